@@ -1,0 +1,1 @@
+"""Numerics and figures that two papers or more need, and nothing else."""

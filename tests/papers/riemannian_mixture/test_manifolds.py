@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icml24.common.rotations import hat, random_so3, so3_exp, so3_geodesic, so3_log, vee
 from icml24.papers.riemannian_mixture import SO3, Euclidean, Hyperboloid, Sphere, Torus
 from icml24.papers.riemannian_mixture.hyperboloid import wrapped_normal, wrapped_normal_log_prob
-from icml24.papers.riemannian_mixture.rotations import hat, random_so3, so3_exp, so3_geodesic, so3_log, vee
 
 NAMES = ["euclidean", "circle", "sphere", "sphere4", "torus1", "torus", "hyperboloid", "hyperboloid4", "so3"]
 COMPACT = [n for n in NAMES if n not in ("euclidean", "hyperboloid", "hyperboloid4")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from icml24.common.rotations import so3_log
 from icml24.papers.riemannian_mixture import (
     DriftMLP,
     LinearSchedule,
@@ -21,7 +22,6 @@ from icml24.papers.riemannian_mixture import (
 )
 from icml24.papers.riemannian_mixture.bridges import spectral_sqdist
 from icml24.papers.riemannian_mixture.likelihoods import flow_log_likelihood
-from icml24.papers.riemannian_mixture.rotations import so3_log
 
 NAMES = ["sphere", "torus", "hyperboloid", "so3"]
 

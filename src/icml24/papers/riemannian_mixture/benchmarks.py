@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from icml24.common.random import generator as stream
+from icml24.common.rotations import so3_exp
 
 from . import data
 from .experiments import Config, face_shares, mean_nll, total_variation
@@ -22,7 +23,6 @@ from .likelihoods import flow_log_likelihood
 from .manifolds import Sphere, Torus
 from .meshes import Mesh
 from .rotation_manifold import SO3
-from .rotations import so3_exp
 from .sampling import sample
 from .schedules import LinearSchedule
 from .training import Trained, Training, train_mixture, train_rfm, train_rsgm

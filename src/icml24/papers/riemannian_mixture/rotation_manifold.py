@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from icml24.common.rotations import hat, random_so3, so3_exp, so3_log, vee
+
 from .manifolds import Manifold
-from .rotations import hat, random_so3, so3_exp, so3_log, vee
 
 __all__ = ["SO3"]
 

@@ -142,7 +142,7 @@ FULL = replace(
     QUICK,
     torus=replace(QUICK.torus, steps=600, batch=512, hidden=128),
     ablation=replace(QUICK.ablation, steps=200, batch=512, hidden=96),
-    torsions=replace(QUICK.torsions, steps=600, batch=512, hidden=128),
+    torsions=replace(QUICK.torsions, steps=1200, batch=512, hidden=128),
     mesh=replace(QUICK.mesh, steps=300),
     quakes=replace(QUICK.quakes, steps=800, batch=512),
     tori=replace(QUICK.tori, steps=500, hidden=192, warmup=100),

@@ -1,6 +1,7 @@
 """Paths, Euler steps, losses, the line on which everything is known."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -80,7 +81,8 @@ def test_speeds_are_constant(random_state):
     t = torch.tensor([0.3], dtype=F64)
     xt = pf.interpolate(x1, x0, t, everywhere(x1))
     for ratio in (
-        pf.so3_log(x0.rotmats.mT @ xt.rotmats).norm(dim=-1) / pf.so3_log(x0.rotmats.mT @ x1.rotmats).norm(dim=-1),
+        pf.so3_log(x0.rotmats.mT @ xt.rotmats).norm(dim=-1)
+        / pf.so3_log(x0.rotmats.mT @ x1.rotmats).norm(dim=-1),
         (xt.trans - x0.trans).norm(dim=-1) / (x1.trans - x0.trans).norm(dim=-1),
         pf.torus_log(x0.angles, xt.angles) / pf.torus_log(x0.angles, x1.angles),
         (xt.logits - x0.logits) / (x1.logits - x0.logits),
@@ -89,7 +91,7 @@ def test_speeds_are_constant(random_state):
 
 
 @pytest.mark.parametrize(
-    "t, mask, match",
+    ("t", "mask", "match"),
     [
         (torch.zeros(3), torch.ones(2, 4).bool(), "one time a complex"),
         (torch.tensor([0.5, 1.5]), torch.ones(2, 4).bool(), r"\[0, 1\]"),
@@ -117,7 +119,9 @@ def test_probability_of_the_true_type_grows():
     """E6: from 1/20 on average to 1 / (1 + 19 e^{-2k}), without a turn."""
     clean = pf.sequence_to_logits(torch.zeros(20_000, dtype=torch.long), dtype=F64)
     noise = 5 * torch.randn(20_000, 20, generator=gen(), dtype=F64)
-    p = [torch.softmax((1 - t) * noise + t * clean, -1)[:, 0].mean().item() for t in (0, 0.2, 0.4, 0.6, 0.8, 1)]
+    p = [
+        torch.softmax((1 - t) * noise + t * clean, -1)[:, 0].mean().item() for t in (0, 0.2, 0.4, 0.6, 0.8, 1)
+    ]
     assert p[0] == pytest.approx(0.05, abs=4 * 0.17 / 20_000**0.5)
     assert p == sorted(p)
     assert p[-1] == pytest.approx(1 / (1 + 19 * math.exp(-10)), rel=1e-12)
@@ -151,7 +155,7 @@ def test_drawn_types_follow_the_softmax():
 def integrate(x0, target, n, **kwargs):
     times = torch.linspace(0.01, 1.0, n, dtype=F64).tolist()
     xt = x0
-    for a, b in zip(times, times[1:], strict=False):
+    for a, b in pairwise(times):
         xt = pf.euler_step(xt, target, a, b - a, x0=x0, **kwargs)
     return xt
 
@@ -199,14 +203,14 @@ def test_rotations_stay_rotations_over_200_steps(random_state):
     """Bar of the chapter: orthonormal to 1e-5 in single precision, with a target that jumps."""
     xt = pf.State(*(x.float() for x in random_state(1, 8)))
     times = torch.linspace(0.01, 1, 200, dtype=F64).tolist()
-    for k, (a, b) in enumerate(zip(times, times[1:], strict=False)):
+    for k, (a, b) in enumerate(pairwise(times)):
         target = pf.State(*(x.float() for x in random_state(1, 8, k + 1)))
         xt = pf.euler_step(xt, target, a, b - a)
     assert (xt.rotmats.mT @ xt.rotmats - torch.eye(3)).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize(
-    "change, match",
+    ("change", "match"),
     [
         ({"integrator": "heun"}, "geodesic"),
         ({"integrator": "released"}, "x0"),
@@ -304,7 +308,7 @@ def test_losses_read_generated_rows_only(random_state):
 
 
 @pytest.mark.parametrize(
-    "change, match",
+    ("change", "match"),
     [
         ({"gen": torch.zeros(1, 3).bool()}, "no residue"),
         ({"seq": torch.tensor([[0, 1, 20]])}, "type from 0 to 19"),

@@ -54,7 +54,9 @@ def test_log_of_exp_at_all_angles(angle):
     R = pf.so3_exp(w)
     assert (R @ R.mT - torch.eye(3, dtype=F64)).abs().max() < 1e-14
     assert (torch.linalg.det(R) - 1).abs().max() < 1e-14
-    torch.testing.assert_close(R, torch.from_numpy(Rotation.from_rotvec(w.numpy()).as_matrix()), rtol=0, atol=1e-14)
+    torch.testing.assert_close(
+        R, torch.from_numpy(Rotation.from_rotvec(w.numpy()).as_matrix()), rtol=0, atol=1e-14
+    )
     torch.testing.assert_close(pf.so3_log(R), w, rtol=1e-8, atol=1e-15)
 
 
@@ -130,7 +132,21 @@ def test_encoding_is_not_periodic():
     assert here.shape == (13,)
     same = (here - round_trip).abs() < 1e-6
     # sines and cosines at 1, 2, 3 and the second copy of 1 are; the number itself, 1/2 and 1/3 are not
-    assert same.tolist() == [False, True, True, True, True, False, False, True, True, True, True, False, False]
+    assert same.tolist() == [
+        False,
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 # -- frames and torsions ---------------------------------------------------------------------
@@ -210,7 +226,12 @@ def test_table_equals_the_released_one():
 def residue(kind, seed=0):
     g = gen(seed)
     angles = 2 * math.pi * torch.rand(1, 5, generator=g, dtype=F64)
-    return haar(1, seed), torch.randn(1, 3, generator=g, dtype=F64), angles, torch.tensor([pf.AA3.index(kind)])
+    return (
+        haar(1, seed),
+        torch.randn(1, 3, generator=g, dtype=F64),
+        angles,
+        torch.tensor([pf.AA3.index(kind)]),
+    )
 
 
 @pytest.mark.equation("eq-pepflow-groups")
@@ -223,7 +244,7 @@ def test_a_torsion_moves_only_what_hangs_on_it():
     names = residues.ATOM_NAMES["ARG"]
     moved = {n for n, d in zip(names, (x - y).norm(dim=-1), strict=False) if d > 1e-9}
     assert moved == {"CD", "NE", "CZ", "NH1", "NH2"}
-    bonds = "N-CA CA-C C-O CA-CB CB-CG CG-CD CD-NE NE-CZ CZ-NH1 CZ-NH2".split()
+    bonds = ["N-CA", "CA-C", "C-O", "CA-CB", "CB-CG", "CG-CD", "CD-NE", "NE-CZ", "CZ-NH1", "CZ-NH2"]
     at = names.index
     for i, j in (map(at, b.split("-")) for b in bonds):
         assert (x[i] - x[j]).norm() == pytest.approx(float((y[i] - y[j]).norm()), abs=1e-12)
@@ -272,8 +293,10 @@ def test_oxygen_is_trans_to_the_next_nitrogen(complexes):
 
 
 def test_reconstruction_moves_rigidly_and_batches():
-    R, t, angles = haar(6, 1).reshape(2, 3, 3, 3), torch.randn(2, 3, 3, generator=gen(), dtype=F64), torch.rand(
-        2, 3, 5, generator=gen(), dtype=F64
+    R, t, angles = (
+        haar(6, 1).reshape(2, 3, 3, 3),
+        torch.randn(2, 3, 3, generator=gen(), dtype=F64),
+        torch.rand(2, 3, 5, generator=gen(), dtype=F64),
     )
     aa = torch.tensor([[0, 14, 18], [20, 21, 7]])
     x = pf.full_atom_reconstruction(R, t, angles, aa)
@@ -288,7 +311,7 @@ def test_reconstruction_moves_rigidly_and_batches():
 
 
 @pytest.mark.parametrize(
-    "bad, error, match",
+    ("bad", "error", "match"),
     [
         ({"angles": torch.zeros(3, 4)}, ValueError, "angles must have shape"),
         ({"aa": torch.zeros(3)}, TypeError, "integer"),

@@ -20,7 +20,7 @@ def test_recovery():
     assert pf.aar(torch.tensor([0, 1, 2, 3]), torch.tensor([0, 1, 5, 5])) == 0.5
     assert pf.aar([0, 1], np.array([0, 2]), mask=[True, False]) == 1.0
     for bad in (([0], [0, 1], None), ([], [], None), ([0], [0], [False]), ([0], [0], [True, True])):
-        with pytest.raises(ValueError, match="shape|no residue"):
+        with pytest.raises(ValueError, match=r"shape|no residue"):
             pf.aar(bad[0], bad[1], mask=bad[2])
 
 

@@ -61,7 +61,9 @@ def reference_attention(ipa, s, z, R, t, mask):
     for i in range(L):
         p = torch.cat(points[i * H : (i + 1) * H], dim=1)
         norm = (p.square().sum(0) + 1e-8).sqrt()
-        rows.append(torch.cat((*scalars[i * H : (i + 1) * H], p.flatten(), norm, *pairs[i * H : (i + 1) * H])))
+        rows.append(
+            torch.cat((*scalars[i * H : (i + 1) * H], p.flatten(), norm, *pairs[i * H : (i + 1) * H]))
+        )
     return ipa.linear_out(torch.stack(rows))
 
 
@@ -92,7 +94,9 @@ def test_attention_is_invariant(attention):
     """E7: moving all frames changes nothing."""
     ipa, s, z, R, t, mask = attention
     Q, shift = MOTION
-    torch.testing.assert_close(ipa(s, z, Q @ R, t @ Q.T + shift, mask), ipa(s, z, R, t, mask), rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        ipa(s, z, Q @ R, t @ Q.T + shift, mask), ipa(s, z, R, t, mask), rtol=0, atol=1e-9
+    )
 
 
 def test_attention_rejects():
@@ -102,7 +106,13 @@ def test_attention_rejects():
         pf.InvariantPointAttention(8, 8, 4, 0, 2, 2)
     ipa = pf.InvariantPointAttention(8, 4, 4, 2, 2, 2)
     with pytest.raises(ValueError, match="z must start"):
-        ipa(torch.zeros(1, 3, 8), torch.zeros(1, 3, 2, 4), torch.zeros(1, 3, 3, 3), torch.zeros(1, 3, 3), torch.ones(1, 3))
+        ipa(
+            torch.zeros(1, 3, 8),
+            torch.zeros(1, 3, 2, 4),
+            torch.zeros(1, 3, 3, 3),
+            torch.zeros(1, 3, 3),
+            torch.ones(1, 3),
+        )
 
 
 @pytest.mark.equation("eq-pepflow-update")
@@ -111,7 +121,10 @@ def test_frame_update_is_a_rigid_motion_in_the_own_frame():
     s = torch.randn(1, 9, 4, generator=gen(), dtype=F64)
     with torch.no_grad():
         update.linear.weight.copy_(torch.randn(6, 4, generator=gen(1), dtype=F64))
-    R, x = pf.random_so3((1, 9), generator=gen(2), dtype=F64), torch.randn(1, 9, 3, generator=gen(3), dtype=F64)
+    R, x = (
+        pf.random_so3((1, 9), generator=gen(2), dtype=F64),
+        torch.randn(1, 9, 3, generator=gen(3), dtype=F64),
+    )
     mask = torch.ones(1, 9, 1, dtype=F64)
     mask[0, 0] = 0
     R2, x2 = update(s, R, x, mask)
@@ -130,7 +143,7 @@ def test_frame_update_is_a_rigid_motion_in_the_own_frame():
 
 
 @pytest.mark.equation("eq-pepflow-equivariance")
-@pytest.mark.parametrize("dtype, tol", [(F64, 1e-5), (torch.float32, 1e-4)])
+@pytest.mark.parametrize(("dtype", "tol"), [(F64, 1e-5), (torch.float32, 1e-4)])
 def test_network_is_equivariant(model, batch, random_state, dtype, tol):
     """E7: frames move along, logits and angles stay."""
     import copy
@@ -156,7 +169,8 @@ def test_hidden_peptide_does_not_leak(model, batch):
     gen_mask = batch["gen_mask"]
     other = batch | {
         "aa": torch.where(gen_mask, (batch["aa"] + 7) % 20, batch["aa"]),
-        "pos": batch["pos"] + torch.where(gen_mask[..., None, None], torch.randn(1, 1, 15, 3, generator=gen()), 0.0),
+        "pos": batch["pos"]
+        + torch.where(gen_mask[..., None, None], torch.randn(1, 1, 15, 3, generator=gen()), 0.0),
     }
     node2, edge2 = model.encode(other)
     assert torch.equal(node, node2)
@@ -211,7 +225,9 @@ def test_initial_weights_follow_their_laws_and_the_generator(global_random_state
         assert torch.equal(p, q), name
     ipa = a.ga_encoder.trunk["ipa_0"]
     assert ipa.linear_kv.weight.detach().std() == pytest.approx(64**-0.5, rel=0.05)
-    assert a.ga_encoder.trunk["node_transition_0"].linear_1.weight.detach().std() == pytest.approx((2 / 64) ** 0.5, rel=0.05)
+    assert a.ga_encoder.trunk["node_transition_0"].linear_1.weight.detach().std() == pytest.approx(
+        (2 / 64) ** 0.5, rel=0.05
+    )
     zero = ("linear_out", "post_tfmr", "linear_3", "final_layer", "bb_update", "distcoef")
     for name, p in a.named_parameters():
         if any(z in name for z in zero):
@@ -230,7 +246,7 @@ def test_denoiser_starts_at_the_identity(batch, random_state):
 
 
 @pytest.mark.parametrize(
-    "change, match",
+    ("change", "match"),
     [
         ({"c_s": 15}, "even"),
         ({"c_s": 10, "seq_tfmr_num_heads": 4}, "divisible by the transformer"),
@@ -248,14 +264,23 @@ def test_configuration_rejects(change, match):
 
 def test_official_sizes_are_the_defaults():
     cfg = pf.PepFlowConfig()
-    assert (cfg.c_s, cfg.c_z, cfg.c_hidden, cfg.no_heads, cfg.no_qk_points, cfg.no_v_points) == (128, 64, 128, 8, 8, 12)
+    assert (cfg.c_s, cfg.c_z, cfg.c_hidden, cfg.no_heads, cfg.no_qk_points, cfg.no_v_points) == (
+        128,
+        64,
+        128,
+        8,
+        8,
+        12,
+    )
     assert (cfg.seq_tfmr_num_heads, cfg.seq_tfmr_num_layers, cfg.num_blocks) == (4, 2, 6)
 
 
 def test_encoder_rejects_four_angles(model, batch, random_state):
     state = random_state(*batch["aa"].shape)
     with pytest.raises(ValueError, match="angles must have shape"):
-        denoise(model, batch, state._replace(angles=state.angles[..., :4]), torch.tensor([0.1, 0.2], dtype=F64))
+        denoise(
+            model, batch, state._replace(angles=state.angles[..., :4]), torch.tensor([0.1, 0.2], dtype=F64)
+        )
 
 
 def test_collate_pads(complexes):

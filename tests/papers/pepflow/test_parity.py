@@ -82,9 +82,7 @@ def test_interpolation_denoiser_losses(net, stored_batch, parity):
     )
     for name, value in zip("Rxal", pred, strict=True):
         close(value, z[f"pred_{name}"], 1e-4)
-    losses = pf.flow_losses(
-        *pred, x1, xt, stored_batch["aa"], z["t"], gen, pf.TORSION_MASK[z["pred_seq"]]
-    )
+    losses = pf.flow_losses(*pred, x1, xt, stored_batch["aa"], z["t"], gen, pf.TORSION_MASK[z["pred_seq"]])
     stored = {"seq": "seqs"}
     for name, value in losses.items():
         torch.testing.assert_close(value, z[f"loss.{stored.get(name, name)}_loss"], rtol=1e-3, atol=0)

@@ -104,7 +104,7 @@ def test_clean_state(model, batch):
 
 
 @pytest.mark.parametrize(
-    "arguments, match",
+    ("arguments", "match"),
     [
         ({"n_steps": 1}, "at least 2"),
         ({"n_steps": 2.5}, "integer"),

@@ -87,7 +87,12 @@ class InvariantPointAttention(nn.Module):
         Positions are centred first, against cancellation.
         """
         B, L = mask.shape
-        for name, value, shape in (("z", z, (B, L, L)), ("R", R, (B, L, 3)), ("t", t, (B, L)), ("s", s, (B, L))):
+        for name, value, shape in (
+            ("z", z, (B, L, L)),
+            ("R", R, (B, L, 3)),
+            ("t", t, (B, L)),
+            ("s", s, (B, L)),
+        ):
             if value.shape[:-1] != shape:
                 raise ValueError(f"{name} must start with shape {shape}; got {tuple(value.shape)}")
         H, c, Pq, Pv = self.no_heads, self.c_hidden, self.no_qk_points, self.no_v_points
@@ -117,7 +122,9 @@ class InvariantPointAttention(nn.Module):
         points = (points - t.unsqueeze(-2)) @ R  # rows times R: the inverse rotation
         norms = (points.square().sum(-1) + 1e-8).sqrt()
         pair = (a.transpose(1, 2) @ self.down_z(z)).flatten(-2)
-        return self.linear_out(torch.cat((scalars, points.transpose(-1, -2).flatten(-2), norms, pair), dim=-1))
+        return self.linear_out(
+            torch.cat((scalars, points.transpose(-1, -2).flatten(-2), norms, pair), dim=-1)
+        )
 
 
 def lecun_linear(n_in: int, n_out: int, *, gain: float = 1.0) -> nn.Linear:

@@ -71,4 +71,6 @@ class PepFlowConfig:
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be positive and finite; got {getattr(self, name)}")
         if not (0 < self.min_t < 0.5 and 0 <= self.t_clip < 1):
-            raise ValueError(f"min_t must lie in (0, 0.5) and t_clip in [0, 1); got {self.min_t}, {self.t_clip}")
+            raise ValueError(
+                f"min_t must lie in (0, 0.5) and t_clip in [0, 1); got {self.min_t}, {self.t_clip}"
+            )

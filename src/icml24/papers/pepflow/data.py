@@ -20,6 +20,7 @@ import random
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,9 +66,7 @@ class Split(NamedTuple):
     test_chains: tuple[str, ...]
 
 
-def read_complex(
-    path: Path, peptide_chain: str, receptor_chains: Sequence[str], max_pocket: int = 28
-) -> Row:
+def read_complex(path: Path, peptide_chain: str, receptor_chains: Sequence[str], max_pocket: int = 28) -> Row:
     r"""One complex from a gzipped PDB file.
 
     Parameters
@@ -100,7 +99,9 @@ def read_complex(
     for letter, chain in zip((*receptor_chains, peptide_chain), chains, strict=True):
         if not chain:
             found = sorted({r.chain for r in residues})
-            raise ValueError(f"{Path(path).name} has no usable residue in chain {letter}; it has chains {found}")
+            raise ValueError(
+                f"{Path(path).name} has no usable residue in chain {letter}; it has chains {found}"
+            )
     receptor = [r for chain in chains[:-1] for r in chain]
     numbers = [n for chain in chains[:-1] for n in _numbers(chain)]
     letters = [k for k, chain in enumerate(chains[:-1], start=1) for _ in chain]
@@ -144,7 +145,9 @@ def carve_fragments(
     """
     low, high = lengths
     if stride < 1 or margin < 0 or not 1 <= low <= high:
-        raise ValueError(f"need stride >= 1, margin >= 0 and 1 <= low <= high; got {stride}, {margin}, {lengths}")
+        raise ValueError(
+            f"need stride >= 1, margin >= 0 and 1 <= low <= high; got {stride}, {margin}, {lengths}"
+        )
     chain, numbers = _chain(Path(path))
     rows = []
     for start in range(0, len(chain), stride):
@@ -249,7 +252,7 @@ def _chain(path: Path) -> tuple[list[Residue], list[int]]:
 def _numbers(chain: list[Residue]) -> list[int]:
     """Consecutive numbers along peptide bonds, a jump at every break."""
     numbers = [1]
-    for before, here in zip(chain, chain[1:], strict=False):
+    for before, here in pairwise(chain):
         bonded = np.linalg.norm(before.atoms["C"] - here.atoms["N"]) < BOND
         numbers.append(numbers[-1] + (1 if bonded else BREAK))
     return numbers

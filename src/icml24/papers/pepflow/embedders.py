@@ -7,6 +7,8 @@ coordinates, distances and dihedrals vanish.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
@@ -27,7 +29,7 @@ N, CA, C = 0, 1, 2
 def mlp(*widths: int) -> nn.Sequential:
     """Linear layers with ReLU between them, none at the end."""
     layers: list[nn.Module] = []
-    for a, b in zip(widths, widths[1:], strict=False):
+    for a, b in pairwise(widths):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -83,7 +85,9 @@ class NodeEmbedder(nn.Module):
         local = torch.where(use.unsqueeze(-1), local, torch.zeros_like(local)).flatten(-2)
         # one slot of 45 numbers a type, zero but for the residue's own
         placed = local.new_zeros(*aa.shape, TYPES, 45)
-        placed = placed.scatter(-2, seen[..., None, None].expand(*aa.shape, 1, 45), local.unsqueeze(-2)).flatten(-2)
+        placed = placed.scatter(
+            -2, seen[..., None, None].expand(*aa.shape, 1, 45), local.unsqueeze(-2)
+        ).flatten(-2)
         angles, mask = _backbone_dihedrals(pos, chain_nb, res_nb, atom_mask[..., CA])
         both = known & known.roll(1, 1) & known.roll(-1, 1)
         mask = mask & both.unsqueeze(-1)
@@ -124,7 +128,9 @@ class EdgeEmbedder(nn.Module):
         distance, dihedral = self._structure(pos, atom_mask, pair, both)
         features = (self.aa_pair_embed(pair), self.relpos_embed(gap) * same, distance, dihedral)
         exists = atom_mask[..., CA]
-        return self.out_mlp(torch.cat(features, dim=-1)) * (exists.unsqueeze(2) & exists.unsqueeze(1)).unsqueeze(-1)
+        return self.out_mlp(torch.cat(features, dim=-1)) * (
+            exists.unsqueeze(2) & exists.unsqueeze(1)
+        ).unsqueeze(-1)
 
     def _structure(self, pos: Tensor, atom_mask: Tensor, pair: Tensor, both: Tensor) -> tuple[Tensor, Tensor]:
         """Distance and dihedral features of the pairs that are known on both sides, zero elsewhere."""

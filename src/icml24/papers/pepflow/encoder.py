@@ -139,10 +139,21 @@ class EdgeTransition(nn.Module):
         self.layer_norm = nn.LayerNorm(c_z)
 
     def forward(self, s: Tensor, z: Tensor) -> Tensor:
-        L, e = s.shape[1], self.initial_embed(s)
-        row, column = e.unsqueeze(2).expand(-1, -1, L, -1), e.unsqueeze(1).expand(-1, L, -1, -1)
-        wide = torch.cat((z, row, column), dim=-1)
-        return self.layer_norm(self.final_layer(self.trunk(wide) + wide))
+        e = self.initial_embed(s)
+        first, *rest = self.trunk
+        hidden = _on_pairs(first, z, e)
+        for layer in rest:
+            hidden = layer(hidden)
+        final = self.final_layer
+        return self.layer_norm(nn.functional.linear(hidden, final.weight) + _on_pairs(final, z, e))
+
+
+def _on_pairs(layer: nn.Linear, z: Tensor, e: Tensor) -> Tensor:
+    """Apply a layer to [z_ij, e_i, e_j] without building it: what depends on one residue is done once."""
+    on_pair, on_row, on_column = layer.weight.split((z.shape[-1], e.shape[-1], e.shape[-1]), dim=1)
+    linear = nn.functional.linear
+    single = linear(e, on_row, layer.bias).unsqueeze(2) + linear(e, on_column).unsqueeze(1)
+    return linear(z, on_pair) + single
 
 
 class FrameUpdate(nn.Module):

@@ -66,7 +66,7 @@ class Scores:
 def design(
     model: PepFlow,
     rows: Sequence[Row],
-    mode: str,
+    mode: str | dict[str, bool],
     *,
     samples: int,
     n_steps: int,
@@ -76,20 +76,23 @@ def design(
 ) -> list[list[Row]]:
     """Sample each complex several times; generated rows only.
 
+    `mode` is a key of `MODES` or the flags themselves.
+
     Returns
     -------
     list of list of dict
         For each complex its samples, each with ``trans`` (n, 3), ``angles`` (n, 5), ``seq`` (n,),
         ``rotmats`` (n, 3, 3) and ``pos14`` (n, 14, 3).
     """
-    if mode not in MODES:
+    if isinstance(mode, str) and mode not in MODES:
         raise ValueError(f"unknown mode {mode!r}; expected one of {list(MODES)}")
+    flags = MODES[mode] if isinstance(mode, str) else mode
     out: list[list[Row]] = []
-    g = stream(seed, "pepflow", "design", mode)
+    g = stream(seed, "pepflow", "design", *(int(flags[key]) for key in sorted(flags)))
     step = max(chunk // samples, 1)
     for start in range(0, len(rows), step):
         batch = repeat(collate(rows[start : start + step]), samples)
-        drawn = model.sample(batch, n_steps, **MODES[mode], generator=g, integrator=integrator)
+        drawn = model.sample(batch, n_steps, **flags, generator=g, integrator=integrator)
         singles = [
             {key: value[b][batch["gen_mask"][b]] for key, value in drawn.items()}
             for b in range(len(batch["aa"]))
@@ -139,7 +142,7 @@ def fit_prior(rows: Sequence[Row]) -> Prior:
             period = np.pi if k > 0 and bool(CHI_PI[kind, k - 1]) else 2 * np.pi
             values = (torsion[aa == kind, k] % period).numpy()
             if len(values) and bool(TORSION_MASK[kind, k]):
-                count, edges = np.histogram(values, bins=int(round(period / (np.pi / 18))), range=(0, period))
+                count, edges = np.histogram(values, bins=round(period / (np.pi / 18)), range=(0, period))
                 best = int((count + np.roll(count, 1) + np.roll(count, -1)).argmax())
                 rotamer[kind, k] = 0.5 * (edges[best] + edges[best + 1])
     return Prior(frequency / frequency.sum(), positive(rotamer))
@@ -148,14 +151,18 @@ def fit_prior(rows: Sequence[Row]) -> Prior:
 def baseline_scores(rows: Sequence[Row], prior: Prior, seed: int, samples: int = 20) -> dict[str, Scores]:
     """Scores of the trivial answers.
 
-    ``common type`` (one type everywhere), ``background`` (types drawn by their shares), ``rotamer``
-    (the most common torsions of the native type), ``random angles`` (uniform) and ``centroid`` (all
-    CA at the peptide's centre).
+    ``common type`` (one type everywhere), ``background`` (types drawn by their shares), ``torsion
+    count`` (the same among the types with as many torsions as the native one), ``rotamer`` (the most
+    common torsions of the native type), ``random angles`` (uniform) and ``centroid`` (all CA at the
+    peptide's centre).
     """
     g = stream(seed, "pepflow", "baselines")
     answers: dict[str, list[list[Row]]] = {
-        name: [] for name in ("common type", "background", "rotamer", "random angles", "centroid")
+        name: []
+        for name in ("common type", "background", "torsion count", "rotamer", "random angles", "centroid")
     }
+    count = TORSION_MASK[:20].sum(-1)
+    alike = prior.frequency * (count.unsqueeze(1) == count)  # (20, 20): types that share the count
     for row in rows:
         native = _native(row)
         n = len(native["seq"])
@@ -163,6 +170,8 @@ def baseline_scores(rows: Sequence[Row], prior: Prior, seed: int, samples: int =
         answers["common type"].append([native | {"seq": common}])
         drawn = torch.multinomial(prior.frequency, n * samples, replacement=True, generator=g)
         answers["background"].append([native | {"seq": s} for s in drawn.reshape(samples, n)])
+        told = torch.multinomial(alike[native["seq"]], samples, replacement=True, generator=g).T
+        answers["torsion count"].append([native | {"seq": s} for s in told])
         answers["rotamer"].append([native | {"angles": prior.rotamer[native["seq"]].float()}])
         uniform = 2 * torch.pi * torch.rand(samples, n, 5, generator=g)
         answers["random angles"].append([native | {"angles": a} for a in uniform])

@@ -175,6 +175,10 @@ def _fit(**states: State) -> None:
         for field, tail in tails.items():
             value = getattr(state, field)
             if value.shape != (B, L, *tail):
-                raise ValueError(f"{field} of {name} must have shape {(B, L, *tail)}; got {tuple(value.shape)}")
+                raise ValueError(
+                    f"{field} of {name} must have shape {(B, L, *tail)}; got {tuple(value.shape)}"
+                )
         if state.logits.shape != first.logits.shape or state.logits.shape[:2] != (B, L):
-            raise ValueError(f"logits of {name} must have shape ({B}, {L}, 20); got {tuple(state.logits.shape)}")
+            raise ValueError(
+                f"logits of {name} must have shape ({B}, {L}, 20); got {tuple(state.logits.shape)}"
+            )

@@ -47,7 +47,9 @@ def backbone_frames(n: Tensor, ca: Tensor, c: Tensor, eps: float = 1e-6) -> tupl
     for name, value in (("n", n), ("ca", ca), ("c", c)):
         _positions(name, value)
         if value.shape != ca.shape:
-            raise ValueError(f"n, ca and c must have one shape; {name} has {tuple(value.shape)}, ca {tuple(ca.shape)}")
+            raise ValueError(
+                f"n, ca and c must have one shape; {name} has {tuple(value.shape)}, ca {tuple(ca.shape)}"
+            )
     v, w = c - ca, n - ca
     e1 = v / (torch.linalg.vector_norm(v, dim=-1, keepdim=True) + eps)
     u = w - (e1 * w).sum(-1, keepdim=True) * e1
@@ -149,7 +151,9 @@ def full_atom_reconstruction(
         if not isinstance(value, Tensor) or not value.is_floating_point():
             raise TypeError(f"{name} must be a floating tensor; got {type(value).__name__}")
         if value.shape != (*aa.shape, *tail):
-            raise ValueError(f"{name} must have shape {(*aa.shape, *tail)} for these types; got {tuple(value.shape)}")
+            raise ValueError(
+                f"{name} must have shape {(*aa.shape, *tail)} for these types; got {tuple(value.shape)}"
+            )
     row = _known(aa)
     axes, origin = (table.to(R)[row] for table in (GROUP_AXES, GROUP_ORIGIN))
     turned = axes @ _about_x(torch.cat((angles[..., :1] + psi_offset, angles[..., 1:]), dim=-1))

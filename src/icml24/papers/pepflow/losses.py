@@ -81,7 +81,9 @@ def flow_losses(
     if not bool((n > 0).all()):
         raise ValueError("gen_mask selects no residue in some complex; nothing could be learnt from it")
     if bool(((seq < 0) | (seq >= pred_logits.shape[-1]))[gen_mask].any()):
-        raise ValueError("every generated residue needs a type from 0 to 19; drop complexes with unknown ones")
+        raise ValueError(
+            "every generated residue needs a type from 0 to 19; drop complexes with unknown ones"
+        )
     gen = gen_mask.to(pred_t)
     kappa2 = (1 - t.clamp_max(t_clip)).pow(-2)
 

@@ -39,12 +39,16 @@ def aar(pred: ArrayLike, native: ArrayLike, mask: ArrayLike | None = None) -> fl
     """
     pred, native = torch.as_tensor(pred), torch.as_tensor(native)
     if pred.shape != native.shape:
-        raise ValueError(f"pred and native must have one shape; got {tuple(pred.shape)} and {tuple(native.shape)}")
+        raise ValueError(
+            f"pred and native must have one shape; got {tuple(pred.shape)} and {tuple(native.shape)}"
+        )
     same = pred == native
     if mask is not None:
         mask = torch.as_tensor(mask).bool()
         if mask.shape != same.shape:
-            raise ValueError(f"mask must have the shape of the types, {tuple(same.shape)}; got {tuple(mask.shape)}")
+            raise ValueError(
+                f"mask must have the shape of the types, {tuple(same.shape)}; got {tuple(mask.shape)}"
+            )
         same = same[mask]
     if same.numel() == 0:
         raise ValueError("no residue to compare; recovery is undefined")
@@ -74,7 +78,9 @@ def ca_rmsd(pred: ArrayLike, native: ArrayLike, *, superpose: bool = False) -> f
     """
     pred, native = _points("pred", pred), _points("native", native)
     if pred.shape != native.shape:
-        raise ValueError(f"pred and native must have one shape; got {tuple(pred.shape)} and {tuple(native.shape)}")
+        raise ValueError(
+            f"pred and native must have one shape; got {tuple(pred.shape)} and {tuple(native.shape)}"
+        )
     if superpose:
         R, shift = kabsch(pred, native)
         pred = pred @ R.T + shift
@@ -146,7 +152,9 @@ def secondary_structure_ratio(pred: str, native: str) -> float:
     if not isinstance(pred, str) or not isinstance(native, str):
         raise TypeError("secondary structures are strings of one letter a residue")
     if len(pred) != len(native) or not native:
-        raise ValueError(f"need two strings of one length, at least 1; got lengths {len(pred)} and {len(native)}")
+        raise ValueError(
+            f"need two strings of one length, at least 1; got lengths {len(pred)} and {len(native)}"
+        )
     return sum(a == b for a, b in zip(pred, native, strict=True)) / len(native)
 
 

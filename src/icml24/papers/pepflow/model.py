@@ -22,6 +22,9 @@ __all__ = ["PepFlow", "initialise"]
 
 Batch = dict[str, Tensor]
 
+#: The official sizes.
+OFFICIAL = PepFlowConfig()
+
 
 class PepFlow(nn.Module):
     r"""The model.
@@ -43,7 +46,7 @@ class PepFlow(nn.Module):
         it), no residue is generated or there is no receptor, a generated residue lacks N, CA or C.
     """
 
-    def __init__(self, cfg: PepFlowConfig = PepFlowConfig(), *, generator: torch.Generator | None = None) -> None:
+    def __init__(self, cfg: PepFlowConfig = OFFICIAL, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.cfg = cfg
         with torch.random.fork_rng(devices=[], enabled=generator is not None):
@@ -72,7 +75,13 @@ class PepFlow(nn.Module):
         with standard deviation `k`.
         """
         like = {"dtype": x1.trans.dtype, "device": x1.trans.device}
-        B, L = gen_mask.shape
+        B, L = x1.trans.shape[:2]
+        if gen_mask.dtype != torch.bool or gen_mask.shape != (B, L):
+            raise ValueError(
+                f"gen_mask must be a bool tensor of shape ({B}, {L}); got {tuple(gen_mask.shape)}"
+            )
+        if not bool(gen_mask.any(1).all()):
+            raise ValueError("gen_mask selects no residue in some complex; there is nothing to draw")
         rotmats = random_so3((B, L), generator=generator, **like)
         x = self.cfg.sigma * torch.randn(B, L, 3, generator=generator, **like)
         gen = gen_mask.to(x).unsqueeze(-1)

@@ -147,7 +147,9 @@ def _tables() -> tuple[Tensor, ...]:
         quadruples[aa, 0] = torch.tensor([slots(atom) for atom in ("N", "CA", "C", "O")])
         for k, names in enumerate(CHI_ATOMS[name], start=1):
             first = k == 1  # the later axes start in the coordinates of the group before
-            axes[aa, k] = _axes(at["CB"] - at["CA"], at["N"] - at["CA"]) if first else _axes(at[names[2]], minus_x)
+            axes[aa, k] = (
+                _axes(at["CB"] - at["CA"], at["N"] - at["CA"]) if first else _axes(at[names[2]], minus_x)
+            )
             origin[aa, k] = at[names[2]]
             torsion_mask[aa, k] = True
             quadruples[aa, k] = torch.tensor([slots(atom) for atom in names])

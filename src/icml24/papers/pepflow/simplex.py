@@ -39,7 +39,9 @@ def sequence_to_logits(
         `k` is not positive and finite, or ``num_classes < 1``.
     """
     if not isinstance(seq, Tensor) or seq.is_floating_point() or seq.is_complex() or seq.dtype == torch.bool:
-        raise TypeError("seq must be an integer tensor of residue types; use torch.as_tensor(..., dtype=long)")
+        raise TypeError(
+            "seq must be an integer tensor of residue types; use torch.as_tensor(..., dtype=long)"
+        )
     if not 0 < k < float("inf"):
         raise ValueError(f"k must be positive and finite; got {k}")
     if num_classes < 1:

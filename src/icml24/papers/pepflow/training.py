@@ -16,7 +16,7 @@ from .config import PepFlowConfig
 from .losses import LOSS_WEIGHTS
 from .model import PepFlow
 
-__all__ = ["MODALITIES", "TINY", "SMALL", "Trained", "Training", "overfit", "train"]
+__all__ = ["MODALITIES", "SMALL", "TINY", "Trained", "Training", "overfit", "train"]
 
 #: Overfits one complex in seconds.
 TINY = PepFlowConfig(
@@ -109,7 +109,7 @@ def overfit(row: dict[str, Tensor], training: Training, seed: int) -> Trained:
     return _fit(lambda _: batch, training, seed, cosine=False)
 
 
-def _fit(batches, training: Training, seed: int, *, cosine: bool) -> Trained:  # noqa: ANN001
+def _fit(batches, training: Training, seed: int, *, cosine: bool) -> Trained:
     unknown = set(training.modalities) - set(MODALITIES)
     if unknown or not training.modalities:
         raise ValueError(f"modalities must be some of {sorted(MODALITIES)}; got {training.modalities}")

@@ -94,14 +94,14 @@ class Config:
 
 QUICK = Config()
 FULL = Config(
-    fragments=Training(steps=4000, batch=8),
+    fragments=Training(steps=3600, batch=8),
     chains=None,
     test_stride=12,
     samples=8,
     n_steps=20,
     modes=("co-design", "sequence", "sequence, angles given", "packing"),
     step_counts=(10, 40, 100),
-    ablation_steps=200,
+    ablation_steps=150,
     ablation_seeds=3,
 )
 

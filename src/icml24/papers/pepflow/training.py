@@ -20,7 +20,7 @@ __all__ = ["MODALITIES", "SMALL", "TINY", "Trained", "Training", "overfit", "tra
 
 #: Overfits one complex in seconds.
 TINY = PepFlowConfig(
-    c_s=12, c_z=8, c_hidden=8, no_heads=2, no_qk_points=3, no_v_points=4, seq_tfmr_num_heads=4,
+    c_s=12, c_z=16, c_hidden=16, no_heads=4, no_qk_points=4, no_v_points=8, seq_tfmr_num_heads=4,
     seq_tfmr_num_layers=1, num_blocks=2,
 )  # fmt: skip
 #: Learns from fragments in minutes.

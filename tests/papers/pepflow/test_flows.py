@@ -320,5 +320,15 @@ def test_losses_reject(random_state, change, match):
     x = random_state(1, 3)
     with pytest.raises(ValueError, match=match):
         losses(x, x, x, torch.zeros(1, dtype=F64), **change)
+    with pytest.raises(ValueError, match="angles of x1"):
+        losses(x._replace(angles=x.angles[..., :4]), x, x, torch.zeros(1, dtype=F64))
+    with pytest.raises(ValueError, match="of xt"):
+        losses(x, random_state(2, 3), x, torch.zeros(1, dtype=F64))
     with pytest.raises(ValueError, match="pred_a"):
         losses(x, x, x._replace(angles=x.angles[..., :4]), torch.zeros(1, dtype=F64))
+
+
+def test_losses_keep_their_dtype(random_state):
+    x1, pred, xt = (pf.State(*(a.float() for a in random_state(1, 4, s))) for s in range(3))
+    out = losses(x1, xt, pred, torch.tensor([0.3], dtype=F64), seq=torch.zeros(1, 4, dtype=torch.int32))
+    assert {v.dtype for v in out.values()} == {torch.float32}

@@ -52,6 +52,8 @@ def test_rmsd_edges():
         pf.ca_rmsd(torch.zeros(3), torch.zeros(3))
     with pytest.raises(ValueError, match="one shape"):
         pf.ca_rmsd(torch.zeros(2, 3), torch.zeros(3, 3))
+    with pytest.raises(ValueError, match="finite"):
+        pf.ca_rmsd(torch.full((2, 3), float("nan")), torch.zeros(2, 3), superpose=True)
 
 
 def test_binding_site():

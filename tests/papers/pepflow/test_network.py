@@ -253,6 +253,7 @@ def test_denoiser_starts_at_the_identity(batch, random_state):
         ({"c_z": 6}, "divisible by 4"),
         ({"num_blocks": 0}, "num_blocks"),
         ({"c_hidden": 2.5}, "integer"),
+        ({"c_s": 16.0}, "integer"),
         ({"sigma": 0.0}, "sigma"),
         ({"min_t": 0.7}, "min_t"),
     ],
@@ -275,8 +276,16 @@ def test_official_sizes_are_the_defaults():
     assert (cfg.seq_tfmr_num_heads, cfg.seq_tfmr_num_layers, cfg.num_blocks) == (4, 2, 6)
 
 
-def test_encoder_rejects_four_angles(model, batch, random_state):
+def test_encoder_rejects_wrong_shapes(model, batch, random_state):
     state = random_state(*batch["aa"].shape)
+    node, edge = model.encode(batch)
+    t = torch.tensor([0.1, 0.2], dtype=F64)
+    good = {"R": state.rotmats, "x": state.trans, "angles": state.angles, "node": node, "edge": edge}
+    good["res_mask"] = batch["res_mask"]
+    for name, value in good.items():
+        inputs = good | {name: value[:, :-1]}
+        with pytest.raises(ValueError, match=f"{name} must have shape"):
+            model.ga_encoder(t=t, seq=batch["aa"], **inputs)
     with pytest.raises(ValueError, match="angles must have shape"):
         denoise(
             model, batch, state._replace(angles=state.angles[..., :4]), torch.tensor([0.1, 0.2], dtype=F64)

@@ -10,6 +10,7 @@ from icml24.common.rotations import random_so3, so3_exp, so3_geodesic, so3_log
 
 from .attention import InvariantPointAttention
 from .config import PepFlowConfig
+from .data import carve_fragments, read_complex
 from .encoder import GAEncoder
 from .flows import State, euler_step, interpolate
 from .frames import backbone_frames, full_atom_reconstruction, torsion_angles
@@ -36,12 +37,14 @@ __all__ = [
     "backbone_frames",
     "binding_site_ratio",
     "ca_rmsd",
+    "carve_fragments",
     "chi_errors",
     "euler_step",
     "flow_losses",
     "full_atom_reconstruction",
     "interpolate",
     "random_so3",
+    "read_complex",
     "secondary_structure_ratio",
     "sequence_to_logits",
     "so3_exp",

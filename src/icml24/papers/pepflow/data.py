@@ -33,7 +33,7 @@ from icml24.common.random import generator as stream
 from icml24.common.structures import Residue, read_residues
 
 from .frames import torsion_angles
-from .residues import AA3, ATOM_MASK, ATOM_NAMES
+from .residues import AA3, ATOM_NAMES
 
 __all__ = [
     "PEPTIDES",
@@ -116,7 +116,7 @@ def carve_fragments(
     lengths: tuple[int, int] = (5, 10),
     margin: int = 2,
     max_pocket: int = 24,
-    generator: torch.Generator,
+    generator: torch.Generator | None = None,
 ) -> list[Row]:
     r"""Peptide-like windows of the first chain of a file, each with the rest of the chain as receptor.
 
@@ -130,8 +130,8 @@ def carve_fragments(
     margin : int, default 2
         Residues left out on either side of a window.
     max_pocket : int, default 24
-    generator : torch.Generator
-        Draws the lengths.
+    generator : torch.Generator, optional
+        Draws the lengths; without one torch's global generator does.
 
     Returns
     -------
@@ -300,9 +300,3 @@ def _row(
         "res_mask": torch.ones(L, dtype=torch.bool),
         "torsion": torsion.float(),
     }
-
-
-def complete(row: Row) -> bool:
-    """Whether every generated residue has all the heavy atoms of its type."""
-    gen = row["gen_mask"]
-    return bool((row["atom_mask"][gen][:, :14] >= ATOM_MASK[row["aa"][gen]]).all())

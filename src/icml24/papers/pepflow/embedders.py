@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from .attention import lecun_linear
 from .frames import backbone_frames, dihedrals
 from .residues import UNK
 
@@ -176,12 +175,3 @@ def _backbone_dihedrals(
     )
     before, after = torch.cat((last, linked), 1), torch.cat((linked, last), 1)
     return angles, torch.stack((before, before, after), dim=-1)
-
-
-def edge_transition_layers(c_s: int, c_z: int) -> tuple[nn.Linear, nn.Sequential]:
-    """Entry and trunk of an edge transition: (c_s to half), and two layers of width c_z + c_s."""
-    half, wide = c_s // 2, c_z + 2 * (c_s // 2)
-    trunk = nn.Sequential(
-        lecun_linear(wide, wide, gain=2.0), nn.ReLU(), lecun_linear(wide, wide, gain=2.0), nn.ReLU()
-    )
-    return lecun_linear(c_s, half, gain=2.0), trunk

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .attention import InvariantPointAttention, lecun_linear, zero_linear
 from .config import PepFlowConfig
-from .embedders import TYPES, AngularEncoding, edge_transition_layers, mlp
+from .embedders import TYPES, AngularEncoding, mlp
 from .torus import positive
 
 __all__ = ["GAEncoder", "time_embedding"]
@@ -94,11 +94,18 @@ class GAEncoder(nn.Module):
         Raises
         ------
         ValueError
-            `angles` without five columns, or a shape that does not fit.
+            A shape that does not fit, such as `angles` without five columns.
         """
+        if seq.ndim != 2:
+            raise ValueError(f"seq must have shape (B, L); got {tuple(seq.shape)}")
         B, L = seq.shape
-        if angles.shape != (B, L, 5):
-            raise ValueError(f"angles must have shape ({B}, {L}, 5); got {tuple(angles.shape)}")
+        c, z = self.cfg.c_s, self.cfg.c_z
+        for name, value, tail in (
+            ("R", R, (L, 3, 3)), ("x", x, (L, 3)), ("angles", angles, (L, 5)), ("node", node, (L, c)),
+            ("edge", edge, (L, L, z)), ("res_mask", res_mask, (L,)),
+        ):  # fmt: skip
+            if value.shape != (B, *tail):
+                raise ValueError(f"{name} must have shape {(B, *tail)}; got {tuple(value.shape)}")
         if t.numel() != B:
             raise ValueError(f"t must hold one time a complex, shape ({B},); got {tuple(t.shape)}")
         time = time_embedding(t.reshape(B).to(x), self.cfg.c_s).unsqueeze(1).expand(B, L, -1)
@@ -134,8 +141,12 @@ class EdgeTransition(nn.Module):
 
     def __init__(self, c_s: int, c_z: int) -> None:
         super().__init__()
-        self.initial_embed, self.trunk = edge_transition_layers(c_s, c_z)
-        self.final_layer = zero_linear(c_z + 2 * (c_s // 2), c_z)
+        wide = c_z + 2 * (c_s // 2)
+        self.initial_embed = lecun_linear(c_s, c_s // 2, gain=2.0)
+        self.trunk = nn.Sequential(
+            lecun_linear(wide, wide, gain=2.0), nn.ReLU(), lecun_linear(wide, wide, gain=2.0), nn.ReLU()
+        )
+        self.final_layer = zero_linear(wide, c_z)
         self.layer_norm = nn.LayerNorm(c_z)
 
     def forward(self, s: Tensor, z: Tensor) -> Tensor:

@@ -51,16 +51,16 @@ class Scores:
         """Mean over the complexes where the score exists."""
         return float(np.nanmean(self.values[name]))
 
-    def interval(self, name: str, minus: float | Scores = 0.0) -> tuple[float, float, float]:
-        """Mean and 95 % bootstrap interval over complexes; of paired differences for two scores."""
-        x = self.values[name] - (minus.values[name] if isinstance(minus, Scores) else minus)
-        x = x[np.isfinite(x)]
+    def interval(self, name: str) -> tuple[float, float, float]:
+        """Mean and 95 % bootstrap interval over complexes."""
+        x = self.values[name][np.isfinite(self.values[name])]
         return (float(x.mean()), *bootstrap_interval(x, generator=numpy_generator(0, "pepflow", name)))
 
-    def error(self, name: str) -> float:
-        """Standard error over complexes."""
-        x = self.values[name][np.isfinite(self.values[name])]
-        return float(x.std(ddof=1) / len(x) ** 0.5)
+    def ahead(self, name: str, other: Scores) -> tuple[float, float]:
+        """Mean difference from other scores of the same complexes, and its standard error (paired)."""
+        x = self.values[name] - other.values[name]
+        x = x[np.isfinite(x)]
+        return float(x.mean()), float(x.std(ddof=1) / len(x) ** 0.5)
 
 
 def design(

@@ -33,6 +33,7 @@ __all__ = [
     "Learnt",
     "ablation",
     "bond_errors",
+    "burial",
     "configure",
     "evaluate",
     "learn",
@@ -94,14 +95,14 @@ class Config:
 
 QUICK = Config()
 FULL = Config(
-    fragments=Training(steps=3600, batch=8),
+    fragments=Training(steps=2400, batch=8),
     chains=None,
     test_stride=12,
-    samples=8,
+    samples=4,
     n_steps=20,
     modes=("co-design", "sequence", "sequence, angles given", "packing"),
     step_counts=(10, 40, 100),
-    ablation_steps=150,
+    ablation_steps=100,
     ablation_seeds=3,
 )
 
@@ -213,8 +214,8 @@ def evaluate(learnt: Learnt, rows: Sequence[dict[str, Tensor]], config: Config) 
 
 
 def step_counts(learnt: Learnt, config: Config) -> dict[tuple[str, int], Scores]:
-    """Co-design of every second held-out fragment by integrator and number of steps, two samples each."""
-    rows = learnt.split.test[::2]
+    """Co-design of every third held-out fragment by integrator and number of steps, two samples each."""
+    rows = learnt.split.test[::3]
     out = {}
     for integrator in ("geodesic", "released"):
         for n in config.step_counts:
@@ -285,6 +286,16 @@ def backbone_angles(samples: Sequence[dict[str, Tensor]]) -> Tensor:
         psi = dihedrals(n[1:-1], ca[1:-1], c[1:-1], n[2:])
         out.append(torch.stack((phi, psi), dim=-1))
     return torch.cat(out)
+
+
+def burial(evaluation: Evaluation, mode: str, radius: float = 10.0) -> tuple[np.ndarray, np.ndarray]:
+    """Receptor CA within `radius` angstrom of each native residue's CA, and its recovery (mean over samples)."""
+    near, recovered = [], []
+    for row, samples in zip(evaluation.rows, evaluation.designs[mode], strict=True):
+        gen, ca = row["gen_mask"], row["pos"][:, 1]
+        near.append((torch.cdist(ca[gen], ca[~gen & row["res_mask"]]) <= radius).sum(1).numpy())
+        recovered.append(np.mean([(s["seq"] == row["aa"][gen]).numpy() for s in samples], axis=0))
+    return np.concatenate(near), np.concatenate(recovered)
 
 
 def native_peptides(rows: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:

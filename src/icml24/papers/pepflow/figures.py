@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from icml24.common.figures import COLORS, MARKERS, new, use_style
 from .residues import AA3, ATOM_MASK, ATOM_NAMES
 
 __all__ = [
+    "plot_burial",
     "plot_euler",
     "plot_field",
     "plot_flows",
@@ -150,6 +152,23 @@ def plot_rotamers(angles: Mapping[str, np.ndarray]) -> Any:
         ax.hist(x, bins=bins, density=True, color=COLORS[color], alpha=0.85)
         ax.set(title=name, xlabel="χ1 (°)", xlim=(0, 360), xticks=range(0, 361, 120))
     axes[0].set_ylabel("density (1/°)")
+    return fig
+
+
+def plot_burial(near: np.ndarray, recovered: np.ndarray, level: float) -> Any:
+    """Draw recovery by the number of near receptor residues, with two standard errors, beside a baseline."""
+    fig, ax = new(6.0, 3.0)
+    edges = np.unique(np.quantile(near, np.linspace(0, 1, 6)))
+    edges[-1] += 1
+    for low, high in pairwise(edges):
+        x, y = near[(near >= low) & (near < high)], recovered[(near >= low) & (near < high)]
+        if len(y) > 1:
+            ax.errorbar(x.mean(), y.mean(), 2 * y.std(ddof=1) / len(y) ** 0.5, fmt="o", color=COLORS["blue"])
+    ax.axhline(level, color=COLORS["grey"], lw=0.8, ls="--")
+    ax.annotate(
+        "most common type", (near.min(), level), xytext=(0, 4), textcoords="offset points", fontsize=8
+    )
+    ax.set(xlabel="receptor residues within 10 Å", ylabel="recovery", ylim=(0, None))
     return fig
 
 

@@ -60,8 +60,8 @@ def flow_losses(
     Returns
     -------
     dict of str to Tensor
-        Scalars ``trans``, ``bb_atom`` (square angstrom), ``rot`` (square radians per unit time),
-        ``seq`` (nats), ``angle``, ``torsion``.
+        Scalars in the dtype of `pred_t`: ``trans``, ``bb_atom`` (square angstrom), ``rot`` (square
+        radians, per squared unit of time), ``seq`` (nats), ``angle``, ``torsion``.
 
     Raises
     ------
@@ -74,7 +74,12 @@ def flow_losses(
     ``trans`` carries no time factor and ``rot`` does, as in the released code.
     """
     B, L = seq.shape
-    _shapes(pred_R, pred_t, pred_a, pred_logits, torsion_mask, gen_mask, t, B, L)
+    for name, state in (("x1", x1), ("xt", xt)):
+        _shapes(f" of {name}", B, L, rotmats=state.rotmats, trans=state.trans, angles=state.angles)
+    _shapes("", B, L, pred_R=pred_R, pred_t=pred_t, pred_a=pred_a, pred_logits=pred_logits)
+    _shapes("", B, L, torsion_mask=torsion_mask, gen_mask=gen_mask)
+    if t.shape != (B,):
+        raise ValueError(f"t must hold one time a complex, shape ({B},); got {tuple(t.shape)}")
     if not 0 <= t_clip < 1:
         raise ValueError(f"t_clip must lie in [0, 1); got {t_clip}")
     n = gen_mask.sum(-1).to(pred_t)
@@ -84,7 +89,7 @@ def flow_losses(
         raise ValueError(
             "every generated residue needs a type from 0 to 19; drop complexes with unknown ones"
         )
-    gen = gen_mask.to(pred_t)
+    gen, t, seq = gen_mask.to(pred_t), t.to(pred_t), seq.long()
     kappa2 = (1 - t.clamp_max(t_clip)).pow(-2)
 
     def per_residue(value: Tensor) -> Tensor:  # (B, L) -> (B,)
@@ -116,26 +121,16 @@ def flow_losses(
     return {name: value.mean() for name, value in losses.items()}
 
 
-def _shapes(
-    pred_R: Tensor,
-    pred_t: Tensor,
-    pred_a: Tensor,
-    pred_logits: Tensor,
-    torsion_mask: Tensor,
-    gen_mask: Tensor,
-    t: Tensor,
-    B: int,
-    L: int,
-) -> None:
-    expected = {
-        "pred_R": (pred_R, (B, L, 3, 3)),
-        "pred_t": (pred_t, (B, L, 3)),
-        "pred_a": (pred_a, (B, L, 5)),
-        "pred_logits": (pred_logits, (B, L, 20)),
-        "torsion_mask": (torsion_mask, (B, L, 5)),
-        "gen_mask": (gen_mask, (B, L)),
-        "t": (t, (B,)),
-    }
-    for name, (value, shape) in expected.items():
+_TAILS = {
+    "rotmats": (3, 3), "trans": (3,), "angles": (5,), "pred_R": (3, 3), "pred_t": (3,), "pred_a": (5,),
+    "pred_logits": (20,), "torsion_mask": (5,), "gen_mask": (),
+}  # fmt: skip
+
+
+def _shapes(whose: str, B: int, L: int, **given: Tensor) -> None:
+    for name, value in given.items():
+        shape = (B, L, *_TAILS[name])
         if value.shape != shape:
-            raise ValueError(f"{name} must have shape {shape}; got {tuple(value.shape)}")
+            raise ValueError(f"{name}{whose} must have shape {shape}; got {tuple(value.shape)}")
+        if name.endswith("mask") and value.dtype != torch.bool:
+            raise ValueError(f"{name} must be a bool mask; got {value.dtype}")

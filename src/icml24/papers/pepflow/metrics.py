@@ -74,7 +74,7 @@ def ca_rmsd(pred: ArrayLike, native: ArrayLike, *, superpose: bool = False) -> f
     Raises
     ------
     ValueError
-        Shapes other than (n, 3), different or empty.
+        Shapes other than (n, 3), different or empty; coordinates that are not finite.
     """
     pred, native = _points("pred", pred), _points("native", native)
     if pred.shape != native.shape:
@@ -124,7 +124,8 @@ def binding_site_ratio(
     Raises
     ------
     ValueError
-        Wrong shapes, a cutoff that is not positive, or a native peptide that touches nothing.
+        Wrong shapes, coordinates that are not finite, a cutoff that is not positive, or a native
+        peptide that touches nothing.
     """
     if not cutoff > 0:
         raise ValueError(f"cutoff must be positive; got {cutoff}")
@@ -136,7 +137,7 @@ def binding_site_ratio(
     native = site(_points("native_ca", native_ca))
     if not bool(native.any()):
         raise ValueError(f"no receptor residue lies within {cutoff:g} angstrom of the native peptide")
-    return float((site(_points("pred_ca", pred_ca)) & native).sum() / native.sum())
+    return int((site(_points("pred_ca", pred_ca)) & native).sum()) / int(native.sum())
 
 
 def secondary_structure_ratio(pred: str, native: str) -> float:
@@ -194,7 +195,9 @@ def chi_errors(pred: Tensor, native: Tensor, aa: Tensor) -> tuple[Tensor, Tensor
 
 
 def _points(name: str, value: ArrayLike) -> Tensor:
-    points = torch.as_tensor(value).double()
+    points = torch.as_tensor(value).detach().double()
     if points.ndim != 2 or points.shape[1] != 3 or len(points) == 0:
         raise ValueError(f"{name} must have shape (n, 3) with n >= 1, in angstrom; got {tuple(points.shape)}")
+    if not bool(points.isfinite().all()):
+        raise ValueError(f"{name} holds coordinates that are not finite; drop or complete those residues")
     return points

@@ -32,6 +32,8 @@ class PepFlow(nn.Module):
     A batch is a dict: ``aa``, ``res_nb``, ``chain_nb`` (B, L) long; ``pos`` (B, L, 15, 3) in angstrom;
     ``atom_mask`` (B, L, 15), ``gen_mask``, ``res_mask`` (B, L) bool; ``torsion`` (B, L, 5) in radians.
     Rows that pad have type 21 and masks False. Floating inputs are cast to the parameters' dtype.
+    Positions are relative to the centre of the pocket, in training the peptide's mean CA: the prior
+    of the positions sits at the origin.
 
     Parameters
     ----------

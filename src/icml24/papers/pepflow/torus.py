@@ -1,4 +1,4 @@
-r"""Angles: the shortest way round, and the flow along it (eq-pepflow-wrap, eq-pepflow-torus).
+r"""Angles: the shortest way round, and the flow along it (eq-pepflow-torus).
 
 Angles are radians. The torus of five torsions is five circles side by side.
 """

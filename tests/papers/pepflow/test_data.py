@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from icml24.common.packages import package_folder
 from icml24.papers import pepflow as pf
 from icml24.papers.pepflow import data
 from icml24.papers.pepflow.batches import KEYS
@@ -117,6 +118,17 @@ def test_unknown_residues_are_counted_and_selenium_is_methionine(tmp_path):
     assert row["chain_nb"].tolist() == [1, 1, 0, 0]
     assert (row["torsion"][0, 1:] == 0).all()  # no side-chain atom, no chi
     np.testing.assert_array_equal(row["torsion"].isfinite().numpy(), True)
+
+
+def test_helpers_as_the_contract_calls_them(complexes):
+    """Exported, paths as text, lengths from the global generator when none is given."""
+    folder = package_folder("MDAnalysisTests") / "data" / "mmcif"
+    row = pf.read_complex(str(folder / "1BD2.pdb.gz"), "C", ["A", "B"], 28)
+    assert all(torch.equal(value, complexes["1BD2"][key]) for key, value in row.items())
+    with torch.random.fork_rng(devices=[]):
+        rows = pf.carve_fragments(str(data.chain_files()[0]), stride=40)
+    assert rows
+    assert set(rows[0]) == set(KEYS)
 
 
 def test_complexes_reject(tmp_path):

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -264,6 +265,7 @@ def test_configuration_rejects(change, match):
 
 
 def test_official_sizes_are_the_defaults():
+    assert pf.PepFlowConfig(c_s=np.int64(16)).c_s == 16  # any kind of integer
     cfg = pf.PepFlowConfig()
     assert (cfg.c_s, cfg.c_z, cfg.c_hidden, cfg.no_heads, cfg.no_qk_points, cfg.no_v_points) == (
         128,

@@ -136,6 +136,7 @@ def test_bad_batches(model, batch):
     cases = [
         ("torsion", batch["torsion"][..., :4], "torsion must be"),
         ("pos", batch["pos"][:, :, :14], "pos must be"),
+        ("aa", batch["aa"][:, :-1], "as aa is"),
         ("aa", batch["aa"].double(), "aa must be of integer"),
         ("aa", torch.full_like(batch["aa"], 22), "0 .. 21"),
         ("gen_mask", gen_mask.long(), "gen_mask must be a bool"),

@@ -83,7 +83,7 @@ def validate(batch: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
         value = batch[key]
         if not isinstance(value, Tensor) or value.shape != (B, L, *tail):
             got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise ValueError(f"{key} must be a tensor of shape {(B, L, *tail)}; got {got}")
+            raise ValueError(f"{key} must be a tensor of shape {(B, L, *tail)}, as aa is {(B, L)}; got {got}")
         if kind == "floating":
             if not value.is_floating_point():
                 raise ValueError(f"{key} must be floating; got {value.dtype}")

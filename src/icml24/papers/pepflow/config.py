@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from numbers import Integral
 
 __all__ = ["PepFlowConfig"]
 
@@ -57,7 +58,7 @@ class PepFlowConfig:
     def __post_init__(self) -> None:
         for field in fields(self)[:9]:
             value = getattr(self, field.name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{field.name} must be an integer of at least 1; got {value}")
         if self.c_s % 2:
             raise ValueError(f"c_s must be even (half sines, half cosines encode the time); got {self.c_s}")

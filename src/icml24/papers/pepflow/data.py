@@ -66,12 +66,14 @@ class Split(NamedTuple):
     test_chains: tuple[str, ...]
 
 
-def read_complex(path: Path, peptide_chain: str, receptor_chains: Sequence[str], max_pocket: int = 28) -> Row:
+def read_complex(
+    path: Path | str, peptide_chain: str, receptor_chains: Sequence[str], max_pocket: int = 28
+) -> Row:
     r"""One complex from a gzipped PDB file.
 
     Parameters
     ----------
-    path : Path
+    path : Path or str
     peptide_chain : str
         Letter of the peptide's chain.
     receptor_chains : sequence of str
@@ -110,7 +112,7 @@ def read_complex(path: Path, peptide_chain: str, receptor_chains: Sequence[str],
 
 
 def carve_fragments(
-    path: Path,
+    path: Path | str,
     *,
     stride: int = 4,
     lengths: tuple[int, int] = (5, 10),
@@ -122,7 +124,7 @@ def carve_fragments(
 
     Parameters
     ----------
-    path : Path
+    path : Path or str
     stride : int, default 4
         Residues between the starts of two windows.
     lengths : (int, int), default (5, 10)

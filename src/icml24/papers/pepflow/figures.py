@@ -72,7 +72,7 @@ def plot_flows(times: Tensor, positions: Tensor, turns: Tensor, angles: Tensor, 
     axes[1, 1].annotate(
         "true type",
         (t[-1], p[-1, best]),
-        xytext=(-62, -14),
+        xytext=(-50, -40),
         textcoords="offset points",
         color=COLORS["orange"],
     )
@@ -164,10 +164,8 @@ def plot_burial(near: np.ndarray, recovered: np.ndarray, level: float) -> Any:
         x, y = near[(near >= low) & (near < high)], recovered[(near >= low) & (near < high)]
         if len(y) > 1:
             ax.errorbar(x.mean(), y.mean(), 2 * y.std(ddof=1) / len(y) ** 0.5, fmt="o", color=COLORS["blue"])
-    ax.axhline(level, color=COLORS["grey"], lw=0.8, ls="--")
-    ax.annotate(
-        "most common type", (near.min(), level), xytext=(0, 4), textcoords="offset points", fontsize=8
-    )
+    ax.axhline(level, color=COLORS["grey"], lw=0.8, ls="--", label="most common type")
+    ax.legend(frameon=False, loc="lower right")
     ax.set(xlabel="receptor residues within 10 Å", ylabel="recovery", ylim=(0, None))
     return fig
 

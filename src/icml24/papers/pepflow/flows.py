@@ -26,7 +26,7 @@ INTEGRATORS = ("geodesic", "released")
 class State(NamedTuple):
     r"""What flows, for a batch of complexes.
 
-    Attributes
+    Parameters
     ----------
     rotmats : Tensor, shape (B, L, 3, 3)
         Backbone orientations.

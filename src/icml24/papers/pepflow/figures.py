@@ -165,7 +165,7 @@ def plot_burial(near: np.ndarray, recovered: np.ndarray, level: float) -> Any:
         if len(y) > 1:
             ax.errorbar(x.mean(), y.mean(), 2 * y.std(ddof=1) / len(y) ** 0.5, fmt="o", color=COLORS["blue"])
     ax.axhline(level, color=COLORS["grey"], lw=0.8, ls="--", label="most common type")
-    ax.legend(frameon=False, loc="lower right")
+    ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0))
     ax.set(xlabel="receptor residues within 10 Å", ylabel="recovery", ylim=(0, None))
     return fig
 

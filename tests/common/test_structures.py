@@ -38,3 +38,18 @@ def test_first_model_and_first_location_are_read(tmp_path):
     assert first.atoms["CA"].tolist() == [1, 2, 3]
     assert second[:3] == ("B", "7", "ALA")
     assert second.atoms["N"].tolist() == [4, 5, 6]
+
+
+def test_modified_residues_are_read_on_request(tmp_path):
+    row = "{:<6s}{:5d} {:<4s}{:1s}{:3s} {:1s}{:>4s}    {:8.3f}{:8.3f}{:8.3f}  1.00  0.00\n"
+    text = (
+        row.format("ATOM", 1, " CA", " ", "GLY", "A", "7", 1, 2, 3)
+        + row.format("HETATM", 2, " SE", " ", "MSE", "A", "8", 4, 5, 6)
+        + row.format("HETATM", 3, " O", " ", "HOH", "A", "9", 7, 8, 9)
+    )
+    path = tmp_path / "modified.pdb.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    assert [r.name for r in read_residues(path)] == ["GLY"]
+    with_mse = read_residues(path, hetero=("MSE",))
+    assert [r.name for r in with_mse] == ["GLY", "MSE"]
+    assert with_mse[1].atoms["SE"].tolist() == [4, 5, 6]

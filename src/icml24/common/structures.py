@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,17 +22,19 @@ class Residue(NamedTuple):
     atoms: dict[str, np.ndarray]
 
 
-def read_residues(path: Path) -> list[Residue]:
+def read_residues(path: Path, *, hetero: Collection[str] = ()) -> list[Residue]:
     """Read the residues of the first model of a gzipped PDB file, in order of appearance.
 
-    ``ATOM`` records only; of an atom with several locations the first is taken.
+    ``ATOM`` records, and ``HETATM`` records of the residue names in `hetero` (modified residues
+    inside a chain, for instance ``"MSE"``); of an atom with several locations the first is taken.
     """
     residues: dict[tuple[str, str], Residue] = {}
     with gzip.open(path, "rt", encoding="ascii", errors="replace") as stream:
         for line in stream:
             if line.startswith("ENDMDL"):
                 break
-            if line.startswith("ATOM"):
+            modified = line.startswith("HETATM") and line[17:20].strip() in hetero
+            if line.startswith("ATOM") or modified:
                 chain, number = line[21], line[22:27].strip()
                 residue = residues.setdefault(
                     (chain, number), Residue(chain, number, line[17:20].strip(), {})

@@ -77,7 +77,9 @@ def test_inverse_is_clamped_below():
     t = torch.tensor([-1e6, -3.0, 0.0, 1e-9], dtype=F64)
     x = inverse_generalized_anscombe(t, 16.0, 20.0)
     assert (x == x[0]).all()
-    assert float(x[0]) / 16 == pytest.approx(0.218, abs=0.005)  # the darkest value it can return, in electrons
+    assert float(x[0]) / 16 == pytest.approx(
+        0.218, abs=0.005
+    )  # the darkest value it can return, in electrons
 
 
 def test_inverse_is_monotone():

@@ -28,7 +28,12 @@ def test_planes_by_hand():
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.sampled_from(sorted(PATTERNS)), st.integers(1, 5), st.integers(1, 5), st.lists(st.integers(1, 3), max_size=2))
+@given(
+    st.sampled_from(sorted(PATTERNS)),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.lists(st.integers(1, 3), max_size=2),
+)
 def test_unpacking_inverts_packing(pattern, h, w, batch):
     planes = torch.arange(4 * h * w * int(torch.tensor(batch).prod())).reshape(*batch, 4, h, w)
     mosaic = unpack_bayer(planes, pattern)

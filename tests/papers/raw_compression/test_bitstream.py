@@ -176,7 +176,7 @@ def test_scrambled_payload_with_right_checksum(codec, stream):
     for _ in range(20):
         size = len(stream) - HEADER_BYTES
         noise = bytes(torch.randint(256, (size,), generator=g).tolist())
-        with pytest.raises(ValueError, match="latents|damaged"):
+        with pytest.raises(ValueError, match=r"latents|damaged"):
             decompress_raw(forge(stream[:HEADER_BYTES] + noise, 4, "<B", 1), codec)
 
 

@@ -176,8 +176,12 @@ def test_rejects(codec, t, level, error, match):
 
 @pytest.mark.parametrize(
     ("fields", "error"),
-    [({"channels": 0}, ValueError), ({"n_levels": 257}, ValueError), ({"latent_channels": 2.0}, TypeError),
-     ({"input_scale": 0.0}, ValueError)],
+    [
+        ({"channels": 0}, ValueError),
+        ({"n_levels": 257}, ValueError),
+        ({"latent_channels": 2.0}, TypeError),
+        ({"input_scale": 0.0}, ValueError),
+    ],
 )
 def test_rejects_configurations(fields, error):
     with pytest.raises(error, match=next(iter(fields))):

@@ -30,7 +30,9 @@ def test_parity(reference):
         a = reference[f"bd{j}:rate_a"], reference[f"bd{j}:psnr_a"]
         b = reference[f"bd{j}:rate_b"], reference[f"bd{j}:psnr_b"]
         assert bd_rate(*a, *b) == pytest.approx(float(reference[f"bd{j}:rate_pchip"]), rel=1e-6)
-        assert bd_rate(*a, *b, method="cubic") == pytest.approx(float(reference[f"bd{j}:rate_cubic"]), rel=1e-6)
+        assert bd_rate(*a, *b, method="cubic") == pytest.approx(
+            float(reference[f"bd{j}:rate_cubic"]), rel=1e-6
+        )
         assert bd_psnr(*a, *b) == pytest.approx(float(reference[f"bd{j}:psnr_pchip"]), rel=1e-6)
 
 

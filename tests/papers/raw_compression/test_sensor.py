@@ -112,7 +112,9 @@ def test_dtype_and_strides_are_kept(dtype, g):
 def test_same_generator_same_noise_and_no_global_state(global_random_state):
     before = global_random_state()
     x = torch.full((4, 4), 50.0)
-    draws = [simulate_raw(x, SensorModel(2.0, 3.0, 1.0), generator=torch.Generator().manual_seed(1)) for _ in "ab"]
+    draws = [
+        simulate_raw(x, SensorModel(2.0, 3.0, 1.0), generator=torch.Generator().manual_seed(1)) for _ in "ab"
+    ]
     assert torch.equal(*draws)
     assert global_random_state() == before
 

@@ -9,9 +9,9 @@ from icml24.papers.raw_compression.wavelets import HIGH, LOW, denoise_wavelet, j
 
 
 def test_filters_are_orthonormal_with_two_vanishing_moments():
-    assert LOW @ LOW == pytest.approx(1)
+    assert pytest.approx(1) == LOW @ LOW
     assert LOW[2:] @ LOW[:2] == pytest.approx(0, abs=1e-12)
-    assert LOW @ HIGH == pytest.approx(0, abs=1e-12)
+    assert pytest.approx(0, abs=1e-12) == LOW @ HIGH
     assert [HIGH @ np.arange(4) ** p for p in (0, 1)] == pytest.approx([0, 0], abs=1e-12)
 
 

@@ -7,10 +7,11 @@ are tensors in digital numbers above black; randomness comes from the generator 
 
 from .anscombe import generalized_anscombe, inverse_generalized_anscombe
 from .bayer import mosaic_from_srgb, pack_bayer, srgb_from_mosaic, unpack_bayer
-from .codec import CodecConfig, CodecOutput, RawCodec, rate_distortion_loss
+from .codec import CodecConfig, CodecOutput, RawCodec
 from .entropy import discretized_gaussian
 from .files import compress_raw, decompress_raw
 from .metrics import bd_psnr, bd_rate, psnr
+from .objective import rate_distortion_loss
 from .recorruption import recorrupt, recorrupt_poisson_gaussian
 from .sensor import Calibration, SensorModel, calibrate, simulate_raw
 

@@ -1,7 +1,6 @@
 r"""The codec: a mean-scale hyperprior on variance-stabilised planes, several rates in one model.
 
-Section "The codec, piece by piece": eq-raw_compression-gdn, eq-raw_compression-gains and
-eq-raw_compression-objective. The layout is the field's standard (Balle et al., 2018; Minnen et
+Section "The codec, piece by piece": eq-raw_compression-gdn and eq-raw_compression-gains. The layout is the field's standard (Balle et al., 2018; Minnen et
 al., 2018; gain units after Cui et al., 2021) and this book's choice: the authors' network is not
 public.
 """
@@ -23,7 +22,7 @@ from . import bitstream
 from ._checks import finite, floating, number
 from .entropy import RangeReader, RangeWriter, gaussian_bits, symbol_bound
 
-__all__ = ["CodecConfig", "CodecOutput", "RawCodec", "rate_distortion_loss"]
+__all__ = ["CodecConfig", "CodecOutput", "RawCodec"]
 
 #: Packed planes are padded to a multiple of this: four halvings, three of g_a and one of h_a.
 MULTIPLE = 16
@@ -134,7 +133,7 @@ class RawCodec(nn.Module):
     receiver whose arithmetic differs refuses instead of showing a wrong picture.
     """
 
-    def __init__(self, config: CodecConfig = CodecConfig()) -> None:  # noqa: B008 - frozen
+    def __init__(self, config: CodecConfig = CodecConfig()) -> None:
         super().__init__()
         self.config = config
         n, m = config.channels, config.latent_channels
@@ -314,6 +313,11 @@ class RawCodec(nn.Module):
         gain = self.log_gain[[header.level]].exp()[:, :, None, None]
         return self._synthesise(Latents(z, residual, y_mean, y_scale), gain, header.size), header
 
+    def hyper_bits(self, t: Tensor, level: Tensor) -> Tensor:
+        """Estimated bits of the hyper-latents alone, in evaluation arithmetic, shape (B,)."""
+        y = self._analyse(t, self.log_gain[level].exp()[:, :, None, None])
+        return gaussian_bits(self.hyper_analysis(y).round(), *self._prior()).sum(dim=(1, 2, 3))
+
     def _analyse(self, t: Tensor, gain: Tensor) -> Tensor:
         h, w = t.shape[-2:]
         padded = F.pad(t, (0, -w % MULTIPLE, 0, -h % MULTIPLE), mode="replicate")
@@ -355,52 +359,6 @@ class RawCodec(nn.Module):
         low, high = int(level.min()), int(level.max())
         if low < 0 or high >= self.config.n_levels:
             raise ValueError(f"levels must lie in 0 ... {self.config.n_levels - 1}; got {low} to {high}")
-
-
-def rate_distortion_loss(output: CodecOutput, target: Tensor, lam: Tensor) -> Tensor:
-    r"""Bits plus weighted squared error, per sample.
-
-    .. math:: L = \frac1B \sum_b \frac{R_b + \lambda_b \lVert \hat x_b - t_b \rVert^2}{n}
-
-    Parameters
-    ----------
-    output : CodecOutput
-    target : Tensor, shape (B, 4, h, w)
-        Recorrupted, clean or noisy planes; that choice is the whole difference between the methods.
-    lam : Tensor, shape (B,) or scalar
-        Bits per unit of squared error (unit: noise variance), zero or positive.
-
-    Returns
-    -------
-    Tensor, scalar
-        Bits per sample; ``n = 4 h w`` samples a picture.
-
-    Raises
-    ------
-    TypeError
-        `target` or `lam` is not a floating tensor.
-    ValueError
-        Shapes do not fit, or a negative `lam`.
-
-    Notes
-    -----
-    Source: eq-raw_compression-objective.
-    """
-    return lagrangians(output, target, lam).mean()
-
-
-def lagrangians(output: CodecOutput, target: Tensor, lam: Tensor) -> Tensor:
-    """The terms of `rate_distortion_loss`, one a picture, shape (B,)."""
-    floating("target", target)
-    floating("lam", lam)
-    if target.shape != output.x_hat.shape:
-        raise ValueError(f"target must have shape {tuple(output.x_hat.shape)}; got {tuple(target.shape)}")
-    if lam.dim() and lam.shape != output.bits.shape:
-        raise ValueError(f"lam must be a scalar or have shape ({len(target)},); got {tuple(lam.shape)}")
-    if not bool((lam >= 0).all()):
-        raise ValueError("lam must be zero or positive (and not NaN)")
-    error = (output.x_hat - target).square().sum(dim=(1, 2, 3))
-    return (output.bits + lam * error) / target[0].numel()
 
 
 def _conv(inputs: int, outputs: int, kernel: int = 5, stride: int = 2) -> nn.Module:

@@ -29,6 +29,7 @@ from .files import stabilise
 from .sensor import Calibration, SensorModel, calibrate, simulate_raw
 
 __all__ = [
+    "BRACKET",
     "EXPOSURES",
     "TEST_SCENES",
     "TRAINING_SCENES",
@@ -58,6 +59,8 @@ TEST_SCENES = ("chelsea", "china", "grace_hopper")
 #: Photosites of the sensor: holds every scene. A smaller picture sits in its top left corner.
 SENSOR_SIZE = (608, 736)
 CROP = 32
+#: Light of the training exposures: few of the seven scenes are bright, so each is also taken at twice its light.
+BRACKET = (1.0, 2.0)
 BIAS_FRAMES = 32
 #: Light levels of the flats, as shares of the range above black.
 FLAT_LEVELS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
@@ -181,12 +184,27 @@ def camera(seed: int, exposure: Exposure, *, column_std: float = 4.0) -> Camera:
     return Camera(exposure, pattern, found, bias[:2].clone())
 
 
-def shoot(name: str, camera: Camera, seed: int, *, subtract: bool = True) -> Shot:
-    """Expose a scene once; `subtract` off leaves the fixed pattern in what the codec sees."""
+def shoot(name: str, camera: Camera, seed: int, *, light: float = 1.0, subtract: bool = True) -> Shot:
+    """Expose a scene once.
+
+    Parameters
+    ----------
+    name : str
+    camera : Camera
+    seed : int
+    light : float, default 1.0
+        Multiplies the scene's light, as bracketing does: a bright day's sky in a dark scene's place.
+    subtract : bool, default True
+        Off: the fixed pattern stays in what the codec sees.
+
+    Returns
+    -------
+    Shot
+    """
     exposure = camera.exposure
-    clean = scene(name) * exposure.peak
+    clean = scene(name) * (exposure.peak * light)
     height, width = clean.shape
-    g = generator(seed, "raw_compression", "noise", exposure.name, name)
+    g = generator(seed, "raw_compression", "noise", exposure.name, name, f"{light:g}")
     pattern = camera.pattern[:height, :width]
     raw = simulate_raw(clean, exposure.sensor, fixed_pattern=pattern, generator=g)
     found = camera.window(height, width)

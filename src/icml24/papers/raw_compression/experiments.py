@@ -22,9 +22,9 @@ from icml24.common.profiles import choose
 from . import baselines
 from .bitstream import HEADER_BYTES
 from .codec import RawCodec
-from .data import EXPOSURES, TEST_SCENES, TRAINING_SCENES, Camera, Exposure, Shot, camera, shoot
+from .data import BRACKET, EXPOSURES, TEST_SCENES, TRAINING_SCENES, Camera, Exposure, Shot, camera, shoot
 from .files import compress_raw, decompress_raw
-from .metrics import at_rate, psnr, upper_envelope
+from .metrics import at_rate, bd_rate, psnr, upper_envelope
 from .rate_theory import mean_noise_entropy
 from .training import LAMBDAS, Recipe, train
 
@@ -37,18 +37,26 @@ __all__ = [
     "Curve",
     "Point",
     "alpha_ablation",
+    "bd_between",
     "cameras",
     "configure",
     "decode_elsewhere",
     "evaluate",
+    "evaluate_all",
     "gain_at_equal_rate",
+    "gains_over",
+    "hyper_bits",
     "j2k_settings",
     "lossless",
     "mean_curve",
+    "near",
     "pattern_pair",
     "rate_ratio",
+    "runs",
+    "seed_gaps",
     "shots",
     "train_all",
+    "training_shots",
 ]
 
 #: Target PSNRs of the planned sweep of JPEG 2000, and of the finer one that the chapter judges by:
@@ -95,7 +103,7 @@ FULL = Config(
         ("day", "recorrupted", 1),
     ),
     most_bpp={"night": 1.0, "dusk": 2.0, "day": 4.0},
-    short=Recipe(steps=1000),
+    short=Recipe(steps=800),
 )
 
 
@@ -112,6 +120,15 @@ def cameras(config: Config) -> dict[str, Camera]:
 def shots(config: Config, found: Camera, names: Sequence[str], *, subtract: bool = True) -> list[Shot]:
     """One exposure of each of the scenes."""
     return [shoot(name, found, config.seed, subtract=subtract) for name in names]
+
+
+def training_shots(config: Config, found: Camera, *, subtract: bool = True) -> list[Shot]:
+    """Every training scene at every light of the bracket."""
+    return [
+        shoot(name, found, config.seed, light=light, subtract=subtract)
+        for light in BRACKET
+        for name in TRAINING_SCENES
+    ]
 
 
 def lossless(config: Config, found: Mapping[str, Camera]) -> list[dict[str, object]]:
@@ -176,7 +193,7 @@ def train_all(config: Config, found: Mapping[str, Camera]) -> dict[Model, RawCod
     """Every codec of the comparison. Seeds differ in weights and batches; the raw files are the same."""
     codecs = {}
     for name, target, seeds in config.models:
-        scenes = shots(config, found[name], TRAINING_SCENES)
+        scenes = training_shots(config, found[name])
         for seed in range(seeds):
             codecs[name, target, seed] = train(
                 EXPOSURES[name], scenes, target, config.recipe, config.seed + seed
@@ -254,13 +271,79 @@ def rate_ratio(ours: Curve, other: Curve) -> float:
     return float(np.exp((logs[1] - logs[0]).mean()))
 
 
+def runs(results: Mapping[Model, list[list[Point]]], exposure: str, target: str) -> list[list[list[Point]]]:
+    """The files of all seeds of one method: ``[seed][scene][level]``."""
+    return [points for (name, goal, _), points in results.items() if (name, goal) == (exposure, target)]
+
+
+def gains_over(
+    files: Sequence[Sequence[Sequence[Point]]],
+    other: Mapping[str, Sequence[baselines.Setting]],
+    low: float = 0.0,
+    high: float = np.inf,
+    levels: Sequence[float] | None = None,
+) -> np.ndarray:
+    """Mean gain at equal rate over a swept baseline, in dB, shape (seeds, scenes) (see `gain_at_equal_rate`)."""
+    return np.array(
+        [
+            [
+                gain_at_equal_rate(curve(row), baselines.envelope(other[row[0].scene], levels), low, high)[0]
+                for row in points
+            ]
+            for points in files
+        ]
+    )
+
+
+def near(files: Sequence[Sequence[Sequence[Point]]], bpp: float = 0.15) -> tuple[np.ndarray, np.ndarray]:
+    """Bits a photosite and PSNR at each seed's level nearest `bpp`, shapes (seeds, scenes)."""
+    chosen = [[row[level_near(points, bpp)] for row in points] for points in files]
+    return (
+        np.array([[p.bpp for p in row] for row in chosen]),
+        np.array([[p.psnr for p in row] for row in chosen]),
+    )
+
+
+def seed_gaps(results: Mapping[Model, list[list[Point]]], exposure: str = "night") -> dict[str, np.ndarray]:
+    """What the target changes, seed by seed: shapes (seeds,) or (seeds, levels), PSNR in dB.
+
+    Keys: "lost to clean" (mean curves at equal rate), "gain over noisy" (level by level, mean of
+    scenes), "chelsea over noisy" (highest level), "share of bits" (highest level, ours over noisy).
+    """
+    ours, noisy, clean = (runs(results, exposure, target) for target in ("recorrupted", "noisy", "clean"))
+    pairs = list(zip(ours, noisy, clean, strict=True))
+    curves = [[mean_curve(points) for points in seed] for seed in pairs]
+    return {
+        "lost to clean": np.array(
+            [gain_at_equal_rate(upper_envelope(*c), upper_envelope(*a))[0] for a, _, c in curves]
+        ),
+        "gain over noisy": np.array([a[1] - b[1] for a, b, _ in curves]),
+        "chelsea over noisy": np.array([a[0][-1].psnr - b[0][-1].psnr for a, b, _ in pairs]),
+        "share of bits": np.array([a[0][-1] / b[0][-1] for a, b, _ in curves]),
+    }
+
+
+def bd_between(anchor: Sequence[Sequence[Point]], test: Sequence[Sequence[Point]]) -> float:
+    """BD-rate of the mean curves in percent; piecewise linear where an envelope keeps fewer than 4 points."""
+    curves = [upper_envelope(*mean_curve(points)) for points in (anchor, test)]
+    if min(len(rate) for rate, _ in curves) >= 4:
+        return bd_rate(*curves[0], *curves[1])
+    return 100 * (1 / max(rate_ratio(curves[1], curves[0]), 1e-3) - 1)
+
+
+def hyper_bits(codec: RawCodec, t: Tensor, level: int) -> float:
+    """Bits of the hyper-latents alone, as the model estimates them."""
+    with torch.no_grad():
+        return float(codec.hyper_bits(t, torch.tensor([level])))
+
+
 def pattern_pair(config: Config) -> dict[str, list[list[Point]]]:
     """A strong fixed pattern at night (columns of 12 DN), with and without subtraction, in training and test."""
     exposure = EXPOSURES["night"]
     striped = camera(config.seed, exposure, column_std=12.0)
     results = {}
     for name, subtract in (("subtracted", True), ("left in", False)):
-        scenes = shots(config, striped, TRAINING_SCENES, subtract=subtract)
+        scenes = training_shots(config, striped, subtract=subtract)
         codec = train(exposure, scenes, "recorrupted", _short(config), config.seed)
         results[name] = evaluate(codec, exposure, shots(config, striped, TEST_SCENES, subtract=subtract))
     return results
@@ -270,7 +353,7 @@ def alpha_ablation(
     config: Config, found: Camera, alphas: Sequence[float] = (0.4, 0.7, 1.0)
 ) -> dict[float, list[list[Point]]]:
     """Codecs of one short recipe by the split of their recorruption, at night."""
-    exposure, scenes = EXPOSURES["night"], shots(config, found, TRAINING_SCENES)
+    exposure, scenes = EXPOSURES["night"], training_shots(config, found)
     tests = shots(config, found, TEST_SCENES)
     results = {}
     for alpha in alphas:
@@ -294,7 +377,9 @@ torch.save(decompress_raw(open(sys.argv[2], "rb").read(), codec), sys.argv[3])
 def decode_elsewhere(codec: RawCodec, data: bytes) -> Tensor:
     """Read a stream in a fresh process that is given the weights and the file, nothing else."""
     with tempfile.TemporaryDirectory() as folder:
-        weights, stream, picture = (Path(folder) / name for name in ("weights.pt", "stream.rcs", "picture.pt"))
+        weights, stream, picture = (
+            Path(folder) / name for name in ("weights.pt", "stream.rcs", "picture.pt")
+        )
         torch.save({"config": vars(codec.config), "weights": codec.state_dict()}, weights)
         stream.write_bytes(data)
         command = [sys.executable, "-c", _READER, *map(str, (weights, stream, picture))]
@@ -309,16 +394,12 @@ def _short(config: Config) -> Recipe:
 
 
 def _point(codec: RawCodec, exposure: Exposure, shot: Shot, level: int) -> Point:
-    data = compress_raw(
-        shot.raw, shot.calibration, codec, level, black_level=exposure.sensor.black_level
-    )
+    data = compress_raw(shot.raw, shot.calibration, codec, level, black_level=exposure.sensor.black_level)
     picture = decompress_raw(data, codec)
     with torch.no_grad():
         estimate = float(codec(shot.planes[None], torch.tensor([level])).bits)
     bpp = baselines.bits_per_photosite(len(data), shot.raw)
-    return Point(
-        shot.name, level, len(data), estimate, bpp, float(psnr(picture, shot.clean, exposure.peak))
-    )
+    return Point(shot.name, level, len(data), estimate, bpp, float(psnr(picture, shot.clean, exposure.peak)))
 
 
 def _common(ours: Curve, other: Curve, low: float, high: float) -> np.ndarray:

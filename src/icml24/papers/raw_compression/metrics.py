@@ -141,9 +141,7 @@ class Curve:
         order = np.argsort(rate)
         self.log_rate, self.psnr = np.log(rate[order]), psnr[order]
         if not ((np.diff(self.log_rate) > 0).all() and (np.diff(self.psnr) > 0).all()):
-            raise ValueError(
-                "psnr must rise strictly with the rate; keep the points of the upper envelope"
-            )
+            raise ValueError("psnr must rise strictly with the rate; keep the points of the upper envelope")
 
 
 def upper_envelope(rate: np.ndarray, psnr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

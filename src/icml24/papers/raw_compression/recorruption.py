@@ -14,9 +14,7 @@ from ._checks import floating, number, positive
 __all__ = ["recorrupt", "recorrupt_poisson_gaussian"]
 
 
-def recorrupt(
-    t: Tensor, alpha: float, *, generator: torch.Generator | None = None
-) -> tuple[Tensor, Tensor]:
+def recorrupt(t: Tensor, alpha: float, *, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
     r"""Input and target with independent noises from one picture of unit-variance noise.
 
     .. math:: t_{\mathrm{in}} = t + \alpha z, \qquad t_{\mathrm{out}} = t - z / \alpha, \qquad z \sim N(0, I)

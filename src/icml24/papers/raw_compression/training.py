@@ -13,8 +13,9 @@ from torch import Tensor
 
 from icml24.common.random import generator
 
-from .codec import CodecConfig, RawCodec, lagrangians
+from .codec import CodecConfig, RawCodec
 from .data import Exposure, Shot
+from .objective import lagrangians
 from .recorruption import recorrupt
 
 __all__ = ["LAMBDAS", "TARGETS", "Recipe", "new_codec", "train"]
@@ -123,9 +124,7 @@ def pair(
     return noisy, (noisy if target == "noisy" else clean)
 
 
-def draw_patches(
-    shots: Sequence[Shot], batch: int, side: int, g: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def draw_patches(shots: Sequence[Shot], batch: int, side: int, g: torch.Generator) -> tuple[Tensor, Tensor]:
     """Random windows of random shots, flipped at random: noisy and clean planes, (batch, 4, side, side).
 
     Windows and flips act on whole planes, so that a plane keeps its colour.

@@ -53,7 +53,9 @@ def denoise_wavelet(image: Array, sigma: float) -> Array:
     margin = 3 * 2**levels  # about the reach of the filters at the coarsest level
     pads = [(margin, margin + (-(side + 2 * margin)) % 2**levels) for side in (h, w)]
     padded = np.pad(image, pads, mode="symmetric")
-    shifted = [np.roll(_denoise(np.roll(padded, s, (0, 1)), sigma, levels), (-s[0], -s[1]), (0, 1)) for s in SHIFTS]
+    shifted = [
+        np.roll(_denoise(np.roll(padded, s, (0, 1)), sigma, levels), (-s[0], -s[1]), (0, 1)) for s in SHIFTS
+    ]
     return np.mean(shifted, axis=0)[margin : margin + h, margin : margin + w]
 
 

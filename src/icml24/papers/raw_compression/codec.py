@@ -1,8 +1,8 @@
 r"""The codec: a mean-scale hyperprior on variance-stabilised planes, several rates in one model.
 
-Section "The codec, piece by piece": eq-raw_compression-gdn and eq-raw_compression-gains. The layout is the field's standard (Balle et al., 2018; Minnen et
-al., 2018; gain units after Cui et al., 2021) and this book's choice: the authors' network is not
-public.
+Section "The codec, piece by piece": eq-raw_compression-gdn and eq-raw_compression-gains. The
+layout is the field's standard (Balle et al., 2018; Minnen et al., 2018; gain units after Cui et
+al., 2021) and this book's choice: the authors' network is not public.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from icml24.common.figures import COLORS, new
 
+from .comparisons import Curve
 from .data import Camera
-from .experiments import Curve
 
 __all__ = [
     "plot_breakdown",
@@ -32,6 +32,8 @@ STYLES = {
     "JPEG 2000 of the noisy raw": ("green", "", "--"),
     "denoise, then JPEG 2000": ("purple", "", "-."),
 }
+#: Ticks of a rate axis.
+RATES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
 
 
 def plot_transfer(cameras: Mapping[str, Camera]) -> Any:
@@ -91,7 +93,7 @@ def plot_waterfilling(
         ax.plot(frequency, spectrum, line, color=COLORS[color], label=label)
     for label, level in levels.items():
         ax.axhline(level, color=COLORS["grey"], linewidth=1, linestyle="--")
-        ax.annotate(label, (frequency[-1], level), xytext=(-4, 3), textcoords="offset points", ha="right")
+        ax.annotate(label, (frequency[0], level), xytext=(4, 3), textcoords="offset points")
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set(xlabel="spatial frequency [share of the sampling rate]", ylabel="variance [noise variances]")
@@ -116,8 +118,8 @@ def plot_noise_bits(table: pd.DataFrame) -> Any:
     ax.set_yticks(rows, table.index)
     ax.invert_yaxis()
     ax.set(xlabel="bits a photosite, lossless JPEG 2000")
-    ax.legend(loc="lower right")
     ax.grid(axis="y", visible=False)
+    figure.legend(loc="outside lower center", ncols=3)
     return figure
 
 
@@ -138,7 +140,12 @@ def plot_curves(panels: Mapping[str, Mapping[str, Curve]], inputs: Mapping[str, 
             ha="right",
             color=COLORS["grey"],
         )
+        highest = max(quality.max() for _, quality in curves.values())
+        ax.set_ylim(inputs[title] - 1.5, highest + 0.7)
         ax.set_xscale("log")
+        ax.set_xticks(RATES, [f"{rate:g}" for rate in RATES])
+        ax.minorticks_off()
+        ax.set_xlim(*_span([rate for rate, _ in curves.values()]))
         ax.set(title=title, xlabel="bits a photosite", ylabel="PSNR against the clean signal [dB]")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(3, len(labels)), fontsize="small")
@@ -175,3 +182,8 @@ def plot_breakdown(
     ax.legend(loc="upper right")
     ax.grid(axis="y", visible=False)
     return figure
+
+
+def _span(rates: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Axis limits around all rates."""
+    return 0.9 * min(rate.min() for rate in rates), 1.1 * max(rate.max() for rate in rates)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
+import numpy as np
 import pytest
 import torch
 
@@ -71,6 +72,41 @@ def test_training_mode_and_gradients_do_not_matter(codec):
     assert codec.compress(t, 1) == data
     assert torch.equal(decoded, codec.decompress(data))
     assert not decoded.requires_grad
+
+
+def strided(t, layout):
+    if layout == "channels last":
+        return t.contiguous(memory_format=torch.channels_last)
+    order = {"columns first": (0, 1, 3, 2), "batch last": (3, 2, 1, 0)}[layout]
+    return t.permute(order).contiguous().permute(order)
+
+
+@pytest.mark.parametrize("layout", ["channels last", "columns first", "batch last"])
+@pytest.mark.parametrize("size", [(32, 48), (21, 37)])
+def test_memory_layout_does_not_matter(codec, layout, size):
+    """A convolution may round otherwise on another layout; the decoder knows nothing of the sender's."""
+    t = 6 + 3 * torch.randn(1, 4, *size, generator=torch.Generator().manual_seed(4))
+    turned = strided(t, layout)
+    assert torch.equal(turned, t)
+    data = codec.compress(turned, 2)
+    assert data == codec.compress(t, 2)
+    with torch.no_grad():
+        assert torch.equal(codec.decompress(data), codec(turned, torch.tensor([2])).x_hat)
+
+
+def test_weights_in_another_memory_layout():
+    codec = RawCodec(SMALL).eval().to(memory_format=torch.channels_last)
+    t = torch.randn(1, 4, 32, 48, generator=torch.Generator().manual_seed(4))
+    with torch.no_grad():
+        assert torch.equal(codec.decompress(codec.compress(t, 3)), codec(t, torch.tensor([3])).x_hat)
+
+
+def test_numpy_numbers_name_the_same_codec(codec):
+    config = CodecConfig(np.int64(6), np.int32(8), 4, np.float64(0.4), np.float32(-4.0))
+    assert config == SMALL
+    t = torch.ones(1, 4, 8, 8)
+    data = RawCodec(config).eval().compress(t, np.int64(1))
+    assert data == codec.compress(t, 1)
 
 
 def test_float64_codec():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -63,14 +64,17 @@ class CodecConfig:
     def __post_init__(self) -> None:
         for name in ("channels", "latent_channels", "n_levels"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
+            if isinstance(value, bool) or not isinstance(value, Integral):
                 raise TypeError(f"{name} must be an integer; got {value!r}")
             if value < 1:
                 raise ValueError(f"{name} must be at least 1; got {value}")
+            object.__setattr__(self, name, int(value))
         if self.n_levels > 256:
             raise ValueError(f"n_levels must be at most 256, one byte of the header; got {self.n_levels}")
-        number("input_scale", self.input_scale, least=0.0, strict=True)
-        number("input_offset", self.input_offset)
+        # plain numbers, so that equal configurations have equal fingerprints
+        scale = number("input_scale", self.input_scale, least=0.0, strict=True)
+        object.__setattr__(self, "input_scale", scale)
+        object.__setattr__(self, "input_offset", number("input_offset", self.input_offset))
 
 
 class CodecOutput(NamedTuple):
@@ -264,7 +268,7 @@ class RawCodec(nn.Module):
         self._check_planes(t)
         if len(t) != 1:
             raise ValueError(f"compress takes one picture, shape (1, 4, h, w); got {tuple(t.shape)}")
-        if isinstance(level, bool) or not isinstance(level, int):
+        if isinstance(level, bool) or not isinstance(level, Integral):
             raise TypeError(f"level must be an integer; got {level!r}")
         if not 0 <= level < self.config.n_levels:
             raise ValueError(f"level must lie in 0 ... {self.config.n_levels - 1}; got {level}")
@@ -276,7 +280,7 @@ class RawCodec(nn.Module):
         writer.write(latents.z, mean.expand_as(latents.z), scale, bounds[0])
         writer.write(latents.residual, 0.0, latents.scale, bounds[1])
         header = bitstream.Header(
-            level=level,
+            level=int(level),
             size=tuple(t.shape[-2:]),
             hyper_size=tuple(latents.z.shape[-2:]),
             bounds=bounds,
@@ -320,13 +324,15 @@ class RawCodec(nn.Module):
 
     def _analyse(self, t: Tensor, gain: Tensor) -> Tensor:
         h, w = t.shape[-2:]
-        padded = F.pad(t, (0, -w % MULTIPLE, 0, -h % MULTIPLE), mode="replicate")
+        padded = F.pad(t.contiguous(), (0, -w % MULTIPLE, 0, -h % MULTIPLE), mode="replicate")
         return self.analysis(self.config.input_scale * padded + self.config.input_offset) * gain
 
     def _round(self, y: Tensor, z: Tensor) -> Latents:
-        z = z.round()
+        # A convolution may take another path for another memory format, and round otherwise; a decoder
+        # starts from contiguous latents, so this side does too.
+        z = z.round().contiguous()
         mean, scale = self._moments(z)
-        return Latents(z, (y - mean).round(), mean, scale)
+        return Latents(z, (y - mean).round().contiguous(), mean, scale)
 
     def _synthesise(self, latents: Latents, gain: Tensor, size: tuple[int, int]) -> Tensor:
         x = self.synthesis((latents.residual + latents.mean) / gain)[..., : size[0], : size[1]]

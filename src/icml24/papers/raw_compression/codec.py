@@ -21,7 +21,7 @@ from icml24.common.random import generator as stream
 
 from . import bitstream
 from ._checks import finite, floating, number
-from .entropy import RangeReader, RangeWriter, gaussian_bits, symbol_bound
+from .entropy import COUNTS, RangeReader, RangeWriter, gaussian_bits, symbol_bound
 
 __all__ = ["CodecConfig", "CodecOutput", "RawCodec"]
 
@@ -85,7 +85,8 @@ class CodecOutput(NamedTuple):
     x_hat : Tensor, shape (B, 4, h, w)
         Reconstruction, in the units of the input.
     bits : Tensor, shape (B,)
-        Estimated bits of every picture, hyper-latents included, header not.
+        Estimated bits of every picture: in evaluation those of the whole stream, header included; in
+        training those of hyper-latents and latents.
     """
 
     x_hat: Tensor
@@ -178,7 +179,8 @@ class RawCodec(nn.Module):
 
         In training mode the rate sees latents with uniform dither in place of rounding
         (eq-raw_compression-dither) and the distortion sees rounded ones with a straight-through
-        gradient; in evaluation mode both see rounded ones, and the result is what a stream holds.
+        gradient; in evaluation mode both see rounded ones, and the result is what a stream holds: bits
+        are those of `compress`, but for rounding of probabilities and the last word.
 
         Parameters
         ----------
@@ -206,8 +208,9 @@ class RawCodec(nn.Module):
         prior = self._prior()
         if not self.training:
             latents = self._round(y, z)
-            bits = gaussian_bits(latents.z, *prior).sum(dim=(1, 2, 3))
-            bits = bits + gaussian_bits(latents.residual, 0.0, latents.scale).sum(dim=(1, 2, 3))
+            bits = gaussian_bits(latents.z, *prior, floor=COUNTS).sum(dim=(1, 2, 3))
+            residual_bits = gaussian_bits(latents.residual, 0.0, latents.scale, floor=COUNTS)
+            bits = bits + residual_bits.sum(dim=(1, 2, 3)) + 8 * bitstream.HEADER_BYTES
             return CodecOutput(self._synthesise(latents, gain, t.shape[-2:]), bits)
         bits = gaussian_bits(self._dithered(z), *prior).sum(dim=(1, 2, 3))
         mean, scale = self._moments(_straight_through(z))
@@ -320,7 +323,8 @@ class RawCodec(nn.Module):
     def hyper_bits(self, t: Tensor, level: Tensor) -> Tensor:
         """Estimated bits of the hyper-latents alone, in evaluation arithmetic, shape (B,)."""
         y = self._analyse(t, self.log_gain[level].exp()[:, :, None, None])
-        return gaussian_bits(self.hyper_analysis(y).round(), *self._prior()).sum(dim=(1, 2, 3))
+        z = self.hyper_analysis(y).round()
+        return gaussian_bits(z, *self._prior(), floor=COUNTS).sum(dim=(1, 2, 3))
 
     def _analyse(self, t: Tensor, gain: Tensor) -> Tensor:
         h, w = t.shape[-2:]

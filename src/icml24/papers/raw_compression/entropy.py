@@ -69,9 +69,9 @@ def discretized_gaussian(
     return _bin_probability(v, mean, scale, floor)
 
 
-def gaussian_bits(v: Tensor, mean: Tensor | float, scale: Tensor) -> Tensor:
+def gaussian_bits(v: Tensor, mean: Tensor | float, scale: Tensor, *, floor: float = 1e-9) -> Tensor:
     """Information of `v` under the discretised Gaussian, in bits, value by value (scales not checked)."""
-    return -torch.log2(_bin_probability(v, mean, scale, 1e-9))
+    return -torch.log2(_bin_probability(v, mean, scale, floor))
 
 
 class RangeWriter:

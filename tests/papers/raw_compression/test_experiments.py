@@ -137,4 +137,4 @@ def test_profiles():
     with pytest.raises(ValueError, match="unknown profile"):
         experiments.configure("slow")
     with pytest.raises(ValueError, match="full profile"):
-        experiments.pattern_pair(experiments.QUICK)
+        experiments._short(experiments.QUICK)

@@ -80,7 +80,7 @@ class CodecConfig:
 class CodecOutput(NamedTuple):
     r"""What a pass through the codec gives.
 
-    Attributes
+    Parameters
     ----------
     x_hat : Tensor, shape (B, 4, h, w)
         Reconstruction, in the units of the input.

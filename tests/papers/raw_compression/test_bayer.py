@@ -81,6 +81,7 @@ def test_float32_in_float32_out():
         (lambda: pack_bayer(torch.zeros(4)), ValueError, "even"),
         (lambda: pack_bayer(torch.zeros(4, 4), "RGBG"), ValueError, "RGBG"),
         (lambda: pack_bayer([[1, 2], [3, 4]]), TypeError, "tensor"),
+        (lambda: pack_bayer(torch.zeros(4, 4), ["RGGB"]), ValueError, "pattern"),
         (lambda: unpack_bayer(torch.zeros(3, 2, 2)), ValueError, "4, h, w"),
         (lambda: unpack_bayer(torch.zeros(4, 2, 2), "XXXX"), ValueError, "XXXX"),
         (lambda: mosaic_from_srgb(torch.zeros(4, 4)), ValueError, "H, W, 3"),

@@ -119,6 +119,7 @@ def test_objective_by_hand():
     value = ((48 + 2 * 9) / 24 + (24 + 0.5 * 24) / 24) / 2
     assert float(rate_distortion_loss(out, target, lam)) == pytest.approx(value)
     assert float(rate_distortion_loss(out, target, torch.tensor(0.0, dtype=F64))) == pytest.approx(1.5)
+    assert float(rate_distortion_loss(out, target, 0.0)) == pytest.approx(1.5)
 
 
 @pytest.mark.equation("eq-raw_compression-objective")

@@ -41,6 +41,9 @@ def test_rate_ratio():
 def test_bd_between():
     test, anchor = [row(RATE, [30, 31, 32, 33])] * 2, [row(2 * RATE, [30, 31, 32, 33])] * 2
     assert comparisons.bd_between(anchor, test) == pytest.approx(-50)
+    far = [row(RATE, [40, 41, 42, 43])] * 2  # better everywhere: no quality that both reach
+    assert comparisons.bd_between(anchor, far) == -100
+    assert comparisons.bd_between(far, anchor) > 1000
     folded = [row(RATE, [30, 31, 30.5, 32])] * 2  # an envelope of three points
     assert comparisons.bd_between(folded, folded) == pytest.approx(0, abs=1e-9)
 

@@ -55,6 +55,16 @@ def test_float32_gradients_and_broadcasting():
     assert scale.grad.isfinite().all()
 
 
+def test_plain_numbers_broadcast():
+    v = torch.tensor([0.0, 1.0], dtype=F64)
+    p = discretized_gaussian(v, 0.5, np.float64(2.0))
+    assert p.dtype == F64
+    expected = stats.norm.cdf(v.numpy() + 0.5, 0.5, 2) - stats.norm.cdf(v.numpy() - 0.5, 0.5, 2)
+    np.testing.assert_allclose(p.numpy(), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="scale"):
+        discretized_gaussian(v, 0.0, 0.0)
+
+
 @pytest.mark.equation("eq-raw_compression-dither")
 @pytest.mark.parametrize("scale", [0.4, 2.0])
 def test_dithered_code_length_is_the_training_rate(scale, g):

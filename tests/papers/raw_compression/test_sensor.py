@@ -144,6 +144,8 @@ def test_rejects_sensors(fields, match):
         (torch.zeros(2, 2).int(), None, TypeError, "floating"),
         ([[1.0]], None, TypeError, "tensor"),
         (torch.zeros(2, 4), torch.zeros(4, 4), ValueError, "fixed_pattern"),
+        (torch.zeros(2, 4), torch.zeros(3, 2, 4), ValueError, "fixed_pattern"),
+        (torch.zeros(3, 2, 4), torch.zeros(2, 2, 4), ValueError, "fixed_pattern"),
     ],
 )
 def test_rejects_signals(signal, pattern, error, match):
@@ -186,6 +188,21 @@ def test_narrow_noise_is_not_taken_for_saturation(g):
     bias = simulate_raw(torch.zeros(8, *size, dtype=F64), SensorModel(0.01, 0.4), generator=g)
     found = calibrate(bias, flats(0.01, 0.4, [50.0, 200.0, 1000.0], size, g))
     assert found.gain == pytest.approx(0.01, rel=0.1)
+
+
+def test_ties_in_a_small_frame_are_no_saturation():
+    for seed in range(40):
+        g = torch.Generator().manual_seed(seed)
+        bias = simulate_raw(torch.zeros(6, 8, 8, dtype=F64), SensorModel(0.5, 2.0), generator=g)
+        assert calibrate(bias, flats(0.5, 2.0, [200.0, 2000.0], (8, 8), g)).gain > 0
+
+
+def test_pattern_for_every_exposure(g):
+    signal = torch.zeros(2, 3, 4, 6, dtype=F64)
+    sensor = SensorModel(1.0, 0.0)
+    for pattern in (torch.full((4, 6), 7.0), torch.full((3, 4, 6), 7.0), torch.full((2, 1, 4, 6), 7.0)):
+        raw = simulate_raw(signal, sensor, fixed_pattern=pattern, generator=g)
+        assert torch.equal(raw, torch.full_like(signal, 519.0))
 
 
 def test_flats_without_light_are_refused(g):

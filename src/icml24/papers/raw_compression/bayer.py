@@ -111,8 +111,9 @@ def mosaic_from_srgb(rgb: Tensor) -> Tensor:
     if rgb.dim() != 3 or rgb.shape[-1] != 3:
         raise ValueError(f"rgb must have shape (H, W, 3); got {tuple(rgb.shape)}")
     mosaic_shape("rgb without its colours", rgb[..., 0])
-    if float(rgb.min()) < 0 or float(rgb.max()) > 1:
-        raise ValueError(f"rgb must lie in [0, 1]; got {rgb.min():g} to {rgb.max():g}: divide bytes by 255")
+    low, high = rgb.detach().aminmax()
+    if float(low) < 0 or float(high) > 1:
+        raise ValueError(f"rgb must lie in [0, 1]; got {low:g} to {high:g}: divide bytes by 255")
     linear = torch.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055).pow(2.4))
     to_camera = torch.linalg.inv(torch.tensor(CAMERA_TO_SRGB, dtype=torch.float64)).to(rgb)
     camera = (linear @ to_camera.T / rgb.new_tensor(WHITE_BALANCE)).clamp(0, 1)
@@ -154,7 +155,7 @@ def srgb_from_mosaic(mosaic: Tensor) -> Tensor:
 
 
 def _places(pattern: str) -> tuple[tuple[int, int], ...]:
-    if pattern not in PATTERNS:
+    if not isinstance(pattern, str) or pattern not in PATTERNS:
         raise ValueError(f"unknown Bayer pattern {pattern!r}; expected one of {sorted(PATTERNS)}")
     return PATTERNS[pattern]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ from icml24.common.random import generator as stream
 
 from . import bitstream
 from ._checks import finite, floating, number
-from .entropy import RangeReader, RangeWriter, gaussian_bits, symbol_bound
+from .entropy import COUNTS, RangeReader, RangeWriter, gaussian_bits, symbol_bound
 
 __all__ = ["CodecConfig", "CodecOutput", "RawCodec"]
 
@@ -63,14 +64,17 @@ class CodecConfig:
     def __post_init__(self) -> None:
         for name in ("channels", "latent_channels", "n_levels"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
+            if isinstance(value, bool) or not isinstance(value, Integral):
                 raise TypeError(f"{name} must be an integer; got {value!r}")
             if value < 1:
                 raise ValueError(f"{name} must be at least 1; got {value}")
+            object.__setattr__(self, name, int(value))
         if self.n_levels > 256:
             raise ValueError(f"n_levels must be at most 256, one byte of the header; got {self.n_levels}")
-        number("input_scale", self.input_scale, least=0.0, strict=True)
-        number("input_offset", self.input_offset)
+        # plain numbers, so that equal configurations have equal fingerprints
+        scale = number("input_scale", self.input_scale, least=0.0, strict=True)
+        object.__setattr__(self, "input_scale", scale)
+        object.__setattr__(self, "input_offset", number("input_offset", self.input_offset))
 
 
 class CodecOutput(NamedTuple):
@@ -81,7 +85,8 @@ class CodecOutput(NamedTuple):
     x_hat : Tensor, shape (B, 4, h, w)
         Reconstruction, in the units of the input.
     bits : Tensor, shape (B,)
-        Estimated bits of every picture, hyper-latents included, header not.
+        Estimated bits of every picture: in evaluation those of the whole stream, header included; in
+        training those of hyper-latents and latents.
     """
 
     x_hat: Tensor
@@ -174,7 +179,8 @@ class RawCodec(nn.Module):
 
         In training mode the rate sees latents with uniform dither in place of rounding
         (eq-raw_compression-dither) and the distortion sees rounded ones with a straight-through
-        gradient; in evaluation mode both see rounded ones, and the result is what a stream holds.
+        gradient; in evaluation mode both see rounded ones, and the result is what a stream holds: bits
+        are those of `compress`, but for rounding of probabilities and the last word.
 
         Parameters
         ----------
@@ -202,8 +208,9 @@ class RawCodec(nn.Module):
         prior = self._prior()
         if not self.training:
             latents = self._round(y, z)
-            bits = gaussian_bits(latents.z, *prior).sum(dim=(1, 2, 3))
-            bits = bits + gaussian_bits(latents.residual, 0.0, latents.scale).sum(dim=(1, 2, 3))
+            bits = gaussian_bits(latents.z, *prior, floor=COUNTS).sum(dim=(1, 2, 3))
+            residual_bits = gaussian_bits(latents.residual, 0.0, latents.scale, floor=COUNTS)
+            bits = bits + residual_bits.sum(dim=(1, 2, 3)) + 8 * bitstream.HEADER_BYTES
             return CodecOutput(self._synthesise(latents, gain, t.shape[-2:]), bits)
         bits = gaussian_bits(self._dithered(z), *prior).sum(dim=(1, 2, 3))
         mean, scale = self._moments(_straight_through(z))
@@ -264,7 +271,7 @@ class RawCodec(nn.Module):
         self._check_planes(t)
         if len(t) != 1:
             raise ValueError(f"compress takes one picture, shape (1, 4, h, w); got {tuple(t.shape)}")
-        if isinstance(level, bool) or not isinstance(level, int):
+        if isinstance(level, bool) or not isinstance(level, Integral):
             raise TypeError(f"level must be an integer; got {level!r}")
         if not 0 <= level < self.config.n_levels:
             raise ValueError(f"level must lie in 0 ... {self.config.n_levels - 1}; got {level}")
@@ -276,7 +283,7 @@ class RawCodec(nn.Module):
         writer.write(latents.z, mean.expand_as(latents.z), scale, bounds[0])
         writer.write(latents.residual, 0.0, latents.scale, bounds[1])
         header = bitstream.Header(
-            level=level,
+            level=int(level),
             size=tuple(t.shape[-2:]),
             hyper_size=tuple(latents.z.shape[-2:]),
             bounds=bounds,
@@ -316,17 +323,20 @@ class RawCodec(nn.Module):
     def hyper_bits(self, t: Tensor, level: Tensor) -> Tensor:
         """Estimated bits of the hyper-latents alone, in evaluation arithmetic, shape (B,)."""
         y = self._analyse(t, self.log_gain[level].exp()[:, :, None, None])
-        return gaussian_bits(self.hyper_analysis(y).round(), *self._prior()).sum(dim=(1, 2, 3))
+        z = self.hyper_analysis(y).round()
+        return gaussian_bits(z, *self._prior(), floor=COUNTS).sum(dim=(1, 2, 3))
 
     def _analyse(self, t: Tensor, gain: Tensor) -> Tensor:
         h, w = t.shape[-2:]
-        padded = F.pad(t, (0, -w % MULTIPLE, 0, -h % MULTIPLE), mode="replicate")
+        padded = F.pad(t.contiguous(), (0, -w % MULTIPLE, 0, -h % MULTIPLE), mode="replicate")
         return self.analysis(self.config.input_scale * padded + self.config.input_offset) * gain
 
     def _round(self, y: Tensor, z: Tensor) -> Latents:
-        z = z.round()
+        # A convolution may take another path for another memory format, and round otherwise; a decoder
+        # starts from contiguous latents, so this side does too.
+        z = z.round().contiguous()
         mean, scale = self._moments(z)
-        return Latents(z, (y - mean).round(), mean, scale)
+        return Latents(z, (y - mean).round().contiguous(), mean, scale)
 
     def _synthesise(self, latents: Latents, gain: Tensor, size: tuple[int, int]) -> Tensor:
         x = self.synthesis((latents.residual + latents.mean) / gain)[..., : size[0], : size[1]]

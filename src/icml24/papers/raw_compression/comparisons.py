@@ -139,9 +139,14 @@ def rate_ratio(ours: Curve, other: Curve) -> float:
 
 
 def bd_between(anchor: Sequence[Sequence[Point]], test: Sequence[Sequence[Point]]) -> float:
-    """BD-rate of the mean curves in percent; piecewise linear where an envelope keeps fewer than 4 points."""
+    """BD-rate of the mean curves in percent.
+
+    Piecewise linear where an envelope keeps fewer than 4 points. Without a common quality: -100 where
+    `test` is the better one, a very large number where it is the worse (see `rate_ratio`).
+    """
     curves = [upper_envelope(*mean_curve(points)) for points in (anchor, test)]
-    if min(len(rate) for rate, _ in curves) >= 4:
+    (_, a), (_, b) = curves
+    if min(len(a), len(b)) >= 4 and max(a[0], b[0]) < min(a[-1], b[-1]):
         return bd_rate(*curves[0], *curves[1])
     return 100 * (1 / max(rate_ratio(curves[1], curves[0]), 1e-3) - 1)
 

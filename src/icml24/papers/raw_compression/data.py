@@ -1,11 +1,13 @@
 r"""Scenes and exposures: photographs that ship with Python packages, turned into noisy raw files.
 
-* *Training scenes*: scikit-image (package BSD-3) `astronaut` (NASA, public domain), `coffee`
-  (R. Gimenez, CC0), `rocket` (SpaceX, CC0), `motorcycle_left` (Middlebury stereo, by permission),
-  `ihc` (Human Protein Atlas, by permission), `color` (public domain); scikit-learn (BSD-3) `flower`
-  (dany13, CC BY).
-* *Test scenes*: scikit-image `chelsea` (S. van der Walt, CC0), scikit-learn `china` (C. Jay, CC BY),
-  matplotlib `grace_hopper` (US Navy, public domain).
+Credits, as the packages state them where they do:
+
+* *Training scenes*: scikit-image `astronaut` (NASA, public domain), `coffee` (Rachel Michetti, CC0),
+  `rocket` (SpaceX, public domain), `motorcycle_left` (Middlebury 2014 stereo benchmark, no licence
+  stated), `ihc` (Center for Microscopy and Molecular Imaging, no known restrictions), `color` (none
+  stated); scikit-learn `flower` (flickr vultilion, CC BY 2.0).
+* *Test scenes*: scikit-image `chelsea` (Stefan van der Walt, CC0), scikit-learn `china` (flickr
+  danielbuechele, CC BY 2.0), matplotlib `grace_hopper` (US Navy, public domain).
 
 Pictures are sRGB bytes, cropped to multiples of 32 and turned into linear RGGB mosaics by the inverse
 of a camera's pipeline. They are *clean by definition*: some are JPEG files and carry its artefacts.

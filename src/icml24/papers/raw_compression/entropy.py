@@ -7,6 +7,7 @@ eq-raw_compression-coder. Coding is constriction's; this module only feeds it.
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import constriction
 import numpy as np
@@ -23,7 +24,9 @@ GREATEST_BOUND = 65535
 COUNTS = 2.0**-24
 
 
-def discretized_gaussian(v: Tensor, mean: Tensor, scale: Tensor, *, floor: float = 1e-9) -> Tensor:
+def discretized_gaussian(
+    v: Tensor, mean: Tensor | float, scale: Tensor | float, *, floor: float = 1e-9
+) -> Tensor:
     r"""Probability that a Gaussian falls into the unit bin around `v`.
 
     .. math:: p = \Phi\Bigl(\frac{1/2 - |v - \mu|}{\sigma}\Bigr) - \Phi\Bigl(\frac{-1/2 - |v - \mu|}{\sigma}\Bigr)
@@ -32,7 +35,7 @@ def discretized_gaussian(v: Tensor, mean: Tensor, scale: Tensor, *, floor: float
     ----------
     v : Tensor, floating
         Centre of the bin; need not be a whole number.
-    mean, scale : Tensor, floating
+    mean, scale : Tensor, floating, or float
         Broadcast against `v`; scales positive.
     floor : float, default 1e-9
         Least probability returned, so that no symbol costs more than ``-log2(floor)`` bits.
@@ -54,8 +57,11 @@ def discretized_gaussian(v: Tensor, mean: Tensor, scale: Tensor, *, floor: float
     -----
     Source: eq-raw_compression-bin. Differentiable in `v`, `mean` and `scale` above the floor.
     """
-    for name, x in (("v", v), ("mean", mean), ("scale", scale)):
-        floating(name, x)
+    floating("v", v)
+    mean, scale = (
+        v.new_tensor(number(name, x)) if isinstance(x, Real) else floating(name, x)
+        for name, x in (("mean", mean), ("scale", scale))
+    )
     if not 0 <= number("floor", floor) < 1:
         raise ValueError(f"floor must lie in [0, 1); got {floor}")
     if not bool((scale > 0).all()):
@@ -63,9 +69,9 @@ def discretized_gaussian(v: Tensor, mean: Tensor, scale: Tensor, *, floor: float
     return _bin_probability(v, mean, scale, floor)
 
 
-def gaussian_bits(v: Tensor, mean: Tensor | float, scale: Tensor) -> Tensor:
+def gaussian_bits(v: Tensor, mean: Tensor | float, scale: Tensor, *, floor: float = 1e-9) -> Tensor:
     """Information of `v` under the discretised Gaussian, in bits, value by value (scales not checked)."""
-    return -torch.log2(_bin_probability(v, mean, scale, 1e-9))
+    return -torch.log2(_bin_probability(v, mean, scale, floor))
 
 
 class RangeWriter:

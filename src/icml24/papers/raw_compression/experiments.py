@@ -20,6 +20,7 @@ from torch import Tensor
 from icml24.common.profiles import choose
 
 from . import baselines
+from .bitstream import HEADER_BYTES
 from .codec import RawCodec
 from .comparisons import Model, Point
 from .data import BRACKET, EXPOSURES, TEST_SCENES, TRAINING_SCENES, Camera, Exposure, Shot, camera, shoot
@@ -253,6 +254,6 @@ def _point(codec: RawCodec, exposure: Exposure, shot: Shot, level: int) -> Point
     data = compress_raw(shot.raw, shot.calibration, codec, level, black_level=exposure.sensor.black_level)
     picture = decompress_raw(data, codec)
     with torch.no_grad():
-        estimate = float(codec(shot.planes[None], torch.tensor([level])).bits)
+        estimate = float(codec(shot.planes[None], torch.tensor([level])).bits) - 8 * HEADER_BYTES
     bpp = baselines.bits_per_photosite(len(data), shot.raw)
     return Point(shot.name, level, len(data), estimate, bpp, float(psnr(picture, shot.clean, exposure.peak)))

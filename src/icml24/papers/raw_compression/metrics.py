@@ -165,13 +165,6 @@ def at_rate(rate: np.ndarray, psnr: np.ndarray, wanted: float) -> float:
     return float(np.interp(math.log(wanted), np.log(rate), psnr))
 
 
-def at_quality(rate: np.ndarray, psnr: np.ndarray, wanted: float) -> float:
-    """Rate at which an envelope reaches a quality; infinite when it never does."""
-    if not len(psnr) or wanted > psnr[-1]:
-        return math.inf
-    return float(np.exp(np.interp(wanted, psnr, np.log(rate))))
-
-
 def _numbers(name: str, values: Any) -> np.ndarray:
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()

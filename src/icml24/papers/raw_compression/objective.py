@@ -5,15 +5,17 @@ Section "The codec, piece by piece": eq-raw_compression-objective.
 
 from __future__ import annotations
 
+from numbers import Real
+
 from torch import Tensor
 
-from ._checks import floating
+from ._checks import floating, number
 from .codec import CodecOutput
 
 __all__ = ["lagrangians", "rate_distortion_loss"]
 
 
-def rate_distortion_loss(output: CodecOutput, target: Tensor, lam: Tensor) -> Tensor:
+def rate_distortion_loss(output: CodecOutput, target: Tensor, lam: Tensor | float) -> Tensor:
     r"""Bits plus weighted squared error, per sample.
 
     .. math:: L = \frac1B \sum_b \frac{R_b + \lambda_b \lVert \hat x_b - t_b \rVert^2}{n}
@@ -23,7 +25,7 @@ def rate_distortion_loss(output: CodecOutput, target: Tensor, lam: Tensor) -> Te
     output : CodecOutput
     target : Tensor, shape (B, 4, h, w)
         Recorrupted, clean or noisy planes; that choice is the whole difference between the methods.
-    lam : Tensor, shape (B,) or scalar
+    lam : Tensor, shape (B,) or scalar, or float
         Bits per unit of squared error (unit: noise variance), zero or positive.
 
     Returns
@@ -45,10 +47,10 @@ def rate_distortion_loss(output: CodecOutput, target: Tensor, lam: Tensor) -> Te
     return lagrangians(output, target, lam).mean()
 
 
-def lagrangians(output: CodecOutput, target: Tensor, lam: Tensor) -> Tensor:
+def lagrangians(output: CodecOutput, target: Tensor, lam: Tensor | float) -> Tensor:
     """The terms of `rate_distortion_loss`, one a picture, shape (B,)."""
     floating("target", target)
-    floating("lam", lam)
+    lam = target.new_tensor(number("lam", lam)) if isinstance(lam, Real) else floating("lam", lam)
     if target.shape != output.x_hat.shape:
         raise ValueError(f"target must have shape {tuple(output.x_hat.shape)}; got {tuple(target.shape)}")
     if lam.dim() and lam.shape != output.bits.shape:

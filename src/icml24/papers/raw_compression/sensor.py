@@ -19,8 +19,9 @@ __all__ = ["Calibration", "SensorModel", "calibrate", "simulate_raw"]
 
 #: Variance of rounding to whole numbers, in squared DN.
 ROUNDING = 1 / 12
-#: Share of the photosites of a flat level that may sit at its greatest value.
-SATURATED = 0.01
+#: Share of the photosites of a flat level that may sit at its greatest value, and a number of them
+#: that may do so by chance in a small frame.
+SATURATED, CHANCE = 0.01, 4
 
 
 @dataclass(frozen=True)
@@ -228,10 +229,12 @@ def _normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | N
 
 def _pattern_for(signal: Tensor, pattern: Tensor) -> Tensor:
     finite("fixed_pattern", floating("fixed_pattern", pattern))
-    if pattern.dim() < 2 or pattern.shape[-2:] != signal.shape[-2:]:
+    fits = 2 <= pattern.dim() <= signal.dim() and pattern.shape[-2:] == signal.shape[-2:]
+    batches = zip(pattern.shape[:-2][::-1], signal.shape[:-2][::-1], strict=False)
+    if not fits or any(a not in (1, b) for a, b in batches):
         raise ValueError(
-            f"fixed_pattern must cover the signal's {tuple(signal.shape[-2:])} photosites; got shape "
-            f"{tuple(pattern.shape)}: crop it to the same window"
+            f"fixed_pattern must cover the signal's {tuple(signal.shape[-2:])} photosites, once or for each "
+            f"exposure; got shape {tuple(pattern.shape)}: crop it to the same window"
         )
     return pattern.to(signal.dtype)
 
@@ -249,7 +252,7 @@ def _refuse_saturation(flats: Tensor) -> None:
     for index, level in enumerate(flats):
         top = level.max()
         at_top, below = int((level == top).sum()), int((level == top - 1).sum())
-        if at_top > max(SATURATED * level.numel(), below, 1):
+        if at_top > max(SATURATED * level.numel(), below, CHANCE):
             raise ValueError(
                 f"level {index} is saturated: {at_top / level.numel():.1%} of its values are {top:g}; "
                 "clipping hides the noise and biases the gain, use less light"

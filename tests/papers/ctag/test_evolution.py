@@ -84,8 +84,13 @@ def test_learning_rates_by_loops(les, uniform):
     for j in range(D):
         inputs = [*c[j].tolist(), *s[j].tolist(), *(math.tanh(40 / scale - 1) for scale in TIME_SCALES)]
         assert len(inputs) == 19
-        kernel, bias = (table[f"lrate_modulation/params/Dense_0/{part}"].tolist() for part in ("kernel", "bias"))
-        hidden = [max(0.0, sum(x * row[b] for x, row in zip(inputs, kernel, strict=True)) + bias[b]) for b in range(8)]
+        kernel, bias = (
+            table[f"lrate_modulation/params/Dense_0/{part}"].tolist() for part in ("kernel", "bias")
+        )
+        hidden = [
+            max(0.0, sum(x * row[b] for x, row in zip(inputs, kernel, strict=True)) + bias[b])
+            for b in range(8)
+        ]
         for head, rate in zip((1, 2), rates, strict=True):
             out = table[f"lrate_modulation/params/Dense_{head}/kernel"][:, 0] @ torch.tensor(hidden).double()
             out = float(out + table[f"lrate_modulation/params/Dense_{head}/bias"][0])
@@ -114,7 +119,9 @@ def test_invariance(les, uniform):
     x, fitness = les.ask(state), uniform(P)
     told = les.tell(state, x, fitness)
     order = torch.randperm(P, generator=torch.Generator().manual_seed(5))
-    moved = les.tell(replace(state, best_fitness=3 * state.best_fitness + 2), x[order], 3 * fitness[order] + 2)
+    moved = les.tell(
+        replace(state, best_fitness=3 * state.best_fitness + 2), x[order], 3 * fitness[order] + 2
+    )
     for part in ("mean", "sigma", "path_c", "path_sigma"):
         torch.testing.assert_close(getattr(moved, part), getattr(told, part), rtol=0, atol=1e-6)
     bent = les.tell(state, x, fitness**3)
@@ -148,7 +155,9 @@ def test_invariance_of_cma(kind):
     q = q if kind == "rotation" else torch.eye(5, dtype=torch.float64)
     bend = torch.expm1 if kind == "increasing map" else (lambda f: f)
     scales = torch.tensor([1.0, 3, 10, 30, 100], dtype=torch.float64)
-    plain, turned = (strategy.init(m) for m in (torch.ones(5, dtype=torch.float64), q @ torch.ones(5, dtype=torch.float64)))
+    plain, turned = (
+        strategy.init(m) for m in (torch.ones(5, dtype=torch.float64), q @ torch.ones(5, dtype=torch.float64))
+    )
     for _ in range(25):
         x = strategy.ask(plain, generator=g)
         fitness = (x.square() * scales).sum(-1)
@@ -167,7 +176,9 @@ def test_cma_solves_a_rotated_ellipsoid():
     state = strategy.init(torch.full((6,), 0.5, dtype=torch.float64))
     for _ in range(200):
         x = strategy.ask(state, generator=g)
-        state = strategy.tell(state, x, (((x - target) @ q).square() * torch.logspace(0, 3, 6, dtype=torch.float64)).sum(-1))
+        state = strategy.tell(
+            state, x, (((x - target) @ q).square() * torch.logspace(0, 3, 6, dtype=torch.float64)).sum(-1)
+        )
     assert state.best_fitness < 1e-8
 
 
@@ -213,9 +224,17 @@ def test_rows_of_means(les, uniform):
     [
         (lambda s, st: s.tell(st, torch.zeros(P, D + 1), torch.zeros(P)), ValueError, "x of shape"),
         (lambda s, st: s.tell(st, torch.zeros(P, D), torch.zeros(P - 1)), ValueError, "fitness of shape"),
-        (lambda s, st: s.tell(st, torch.zeros(P, D), torch.full((P,), math.nan)), ValueError, "fitness must be finite"),
+        (
+            lambda s, st: s.tell(st, torch.zeros(P, D), torch.full((P,), math.nan)),
+            ValueError,
+            "fitness must be finite",
+        ),
         (lambda s, st: s.tell(st, torch.zeros(P, D), torch.full((P,), math.inf)), ValueError, "finite"),
-        (lambda s, st: s.tell(st, torch.full((P, D), math.nan), torch.zeros(P)), ValueError, "x must be finite"),
+        (
+            lambda s, st: s.tell(st, torch.full((P, D), math.nan), torch.zeros(P)),
+            ValueError,
+            "x must be finite",
+        ),
         (lambda s, st: s.tell(st, torch.zeros(P, D), [0.0] * P), TypeError, "fitness"),
         (lambda s, st: s.init(torch.full((D,), 1.5)), ValueError, "box"),
         (lambda s, st: s.init(torch.zeros(P + 1, D)), ValueError, "mean of shape"),

@@ -16,12 +16,20 @@ def in_human_units(module, names, units):
 
 def envelope_draws(uniform, n):
     times = [uniform(n, high=high) for high in (2.0, 2.0)]
-    return (*times, uniform(n), uniform(n, high=5.0), uniform(n, low=0.1, high=6.0), uniform(n, low=0.01, high=2.0))
+    return (
+        *times,
+        uniform(n),
+        uniform(n, high=5.0),
+        uniform(n, low=0.1, high=6.0),
+        uniform(n, low=0.01, high=2.0),
+    )
 
 
 def test_parity_of_envelopes(config, modules):
     # stored order: attack, decay, sustain, release, alpha
-    values = in_human_units("adsr_1", ("attack", "decay", "sustain", "release", "alpha"), modules["adsr.params"])
+    values = in_human_units(
+        "adsr_1", ("attack", "decay", "sustain", "release", "alpha"), modules["adsr.params"]
+    )
     ours = ctag.adsr(config, *values, modules["adsr.note_on"])
     torch.testing.assert_close(ours, modules["adsr.out"], rtol=0, atol=1e-9)
 
@@ -168,7 +176,9 @@ def test_lfo_stays_in_the_unit_interval(uniform):
     )
     assert out.min() >= 0
     assert out.max() <= 1 + 1e-12
-    still = ctag.lfo(config, *(uniform(1) * s for s in (1.0, 0.0)), uniform(1), uniform(1, 5), -uniform(1, 160))
+    still = ctag.lfo(
+        config, *(uniform(1) * s for s in (1.0, 0.0)), uniform(1), uniform(1, 5), -uniform(1, 160)
+    )
     assert torch.isfinite(still).all()
 
 
@@ -206,7 +216,11 @@ def test_upsampling_keeps_end_points_and_lines(uniform):
         (lambda c, o: ctag.upsample(c, torch.ones(2, 3)), ValueError, "control"),
         (lambda c, o: ctag.mix_modulation(torch.ones(2, 5, 4), torch.ones(2, 3, 7)), ValueError, "weights"),
         (lambda c, o: ctag.mix_audio(torch.ones(2, 3), torch.ones(3, 3, 7)), ValueError, "levels"),
-        (lambda c, o: ctag.mix_audio(torch.ones(2, 3), torch.full((2, 3, 7), math.nan)), ValueError, "finite"),
+        (
+            lambda c, o: ctag.mix_audio(torch.ones(2, 3), torch.full((2, 3, 7), math.nan)),
+            ValueError,
+            "finite",
+        ),
     ],
 )
 def test_rejects(call, error, match):

@@ -32,10 +32,14 @@ def test_parity_of_oscillators(config, modules):
     midi, tuning, depth, phase, mod = stored_inputs(config, modules)
     shape = modules["vco.params"][:, 3]
     close = {"rtol": 0, "atol": 1e-4}
-    torch.testing.assert_close(ctag.sine_vco(config, midi, tuning, depth, phase, mod), modules["sine.out"], **close)
+    torch.testing.assert_close(
+        ctag.sine_vco(config, midi, tuning, depth, phase, mod), modules["sine.out"], **close
+    )
     square = ctag.square_saw_vco(config, midi, tuning, depth, phase, shape, mod)
     torch.testing.assert_close(square, modules["squaresaw.out"], **close)
-    torch.testing.assert_close(ctag.fm_vco(config, midi, tuning, depth, phase, mod), modules["fm.out"], **close)
+    torch.testing.assert_close(
+        ctag.fm_vco(config, midi, tuning, depth, phase, mod), modules["fm.out"], **close
+    )
 
 
 @pytest.mark.equation("eq-ctag-pitch")
@@ -88,9 +92,7 @@ def test_first_sample_is_one_step_in():
 @pytest.mark.parametrize("shape", [0.0, 0.4, 1.0])
 def test_square_saw_by_hand(shape):
     # 100 Hz: k = 12000 / (100 * 2) = 60; quarter of a period in, sin = 1 and cos = 0
-    out = ctag.square_saw_vco(
-        SECOND, hertz_to_midi(100) * ONE, 0 * ONE, 0 * ONE, 0 * ONE, shape * ONE
-    )[0]
+    out = ctag.square_saw_vco(SECOND, hertz_to_midi(100) * ONE, 0 * ONE, 0 * ONE, 0 * ONE, shape * ONE)[0]
     assert abs(out[39] - (1 - shape / 2) * math.tanh(math.pi * 60 / 2)) < 1e-12
     eighth = (1 - shape / 2) * math.tanh(30 * math.pi * math.sqrt(0.5)) * (1 + shape * math.sqrt(0.5))
     assert abs(out[19] - eighth) < 1e-12
@@ -125,7 +127,7 @@ def test_harmonics_of_the_limit_shape(shape):
         if n % 2:
             expected = (1 - shape / 2) * 4 / (math.pi * n)
         else:
-            expected = (1 - shape / 2) * shape * 4 * n / (math.pi * (n * n - 1)) 
+            expected = (1 - shape / 2) * shape * 4 * n / (math.pi * (n * n - 1))
         assert abs(found[n - 1] - expected) < 1e-3, n
 
 

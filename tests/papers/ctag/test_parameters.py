@@ -38,7 +38,9 @@ def test_parity_of_ranges(load, kind):
     span = RANGES[STORED[kind]] if kind in STORED else ParameterRange(0.0, 1.0, 0.025)
     u = stored["normalized"]
     torch.testing.assert_close(span.from_unit(u), stored[f"human:{kind}"], rtol=1e-9, atol=1e-15)
-    torch.testing.assert_close(span.to_unit(stored[f"human:{kind}"]), stored[f"back:{kind}"], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        span.to_unit(stored[f"human:{kind}"]), stored[f"back:{kind}"], rtol=1e-9, atol=1e-9
+    )
 
 
 @pytest.mark.equation("eq-ctag-curve")
@@ -72,11 +74,15 @@ def test_one_hand_worked_value():
 def test_density_of_a_uniform_draw(name):
     # E1: the density integrates to the distribution of 100,000 draws, Kolmogorov distance below 0.01
     span = RANGES[name]
-    draws = span.from_unit(torch.rand(100_000, generator=torch.Generator().manual_seed(3), dtype=torch.float64))
+    draws = span.from_unit(
+        torch.rand(100_000, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    )
     m, width, c = span.minimum, span.maximum - span.minimum, span.curve
     grid = torch.logspace(-7, 0, 4000, dtype=torch.float64) * width
     density = c * (grid / width) ** (c - 1) / width
-    mass = torch.cat([(grid[:1] / width) ** c, torch.cumulative_trapezoid(density, grid) + (grid[0] / width) ** c])
+    mass = torch.cat(
+        [(grid[:1] / width) ** c, torch.cumulative_trapezoid(density, grid) + (grid[0] / width) ** c]
+    )
     empirical = torch.searchsorted(draws.sort().values, m + grid).double() / len(draws)
     assert (empirical - mass).abs().max() < 0.01
 
@@ -101,7 +107,8 @@ def test_unpack_shapes_and_dtypes(uniform):
     transposed = uniform(78, 5).T
     assert not transposed.is_contiguous()
     torch.testing.assert_close(
-        unpack_parameters(transposed)["vco_1.tuning"], unpack_parameters(transposed.contiguous())["vco_1.tuning"]
+        unpack_parameters(transposed)["vco_1.tuning"],
+        unpack_parameters(transposed.contiguous())["vco_1.tuning"],
     )
     u.requires_grad_(True)
     sum(value.sum() for value in unpack_parameters(u).values()).backward()

@@ -30,7 +30,9 @@ def test_parity_at_full_rate(load, config_of):
     torch.testing.assert_close(audio.square().mean(-1).sqrt(), stored["rms"], rtol=1e-4, atol=0)
 
 
-@pytest.mark.parametrize("config", [SMALL, SynthConfig(8000, 7, 0.3), SynthConfig(100, 100, 0.1), SynthConfig(50, 1, 1.0)])
+@pytest.mark.parametrize(
+    "config", [SMALL, SynthConfig(8000, 7, 0.3), SynthConfig(100, 100, 0.1), SynthConfig(50, 1, 1.0)]
+)
 def test_fast_form_equals_the_plain_one(config, uniform):
     units = uniform(12, 78)
     units[0], units[1], units[2, 49:52] = 0, 1, 0
@@ -92,7 +94,9 @@ def test_layouts(uniform):
         assert not voice(units.clone().requires_grad_(True)).requires_grad
 
 
-@pytest.mark.parametrize(("name", "count"), [("NoNoise", 51), ("NoLFO", 29), ("OneOsc", 23), ("ShapedNoise", 18)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("NoNoise", 51), ("NoLFO", 29), ("OneOsc", 23), ("ShapedNoise", 18)]
+)
 def test_ablations(name, count, uniform):
     synth = AblatedVoice(name, SMALL)
     assert synth.n_parameters == count
@@ -112,7 +116,9 @@ def test_an_ablation_is_a_voice_with_knobs_at_rest(uniform):
     synth, units = AblatedVoice("OneOsc", SMALL), uniform(5, 23)
     full = torch.zeros(5, 78, dtype=torch.float64)
     full[:, synth.kept] = units
-    assert torch.equal(synth(units), Voice(SMALL)(full))  # the LFOs' columns are 0, their envelopes do not matter
+    assert torch.equal(
+        synth(units), Voice(SMALL)(full)
+    )  # the LFOs' columns are 0, their envelopes do not matter
 
 
 @pytest.mark.parametrize(

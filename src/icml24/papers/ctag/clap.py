@@ -100,7 +100,9 @@ class _Transformers:
             list(audio.numpy()), sampling_rate=self.sample_rate, padding="repeatpad", return_tensors="pt"
         )
         features = inputs["input_features"].to(self.model.dtype)
-        return _pooled(self.model.get_audio_features(input_features=features, is_longer=inputs.get("is_longer")))
+        return _pooled(
+            self.model.get_audio_features(input_features=features, is_longer=inputs.get("is_longer"))
+        )
 
 
 class _LaionClap:

@@ -78,7 +78,9 @@ class CMAES:
         c_c = (4 + mass / d) / (d + 4 + 2 * mass / d)
         c_1 = 2 / ((d + 1.3) ** 2 + mass)
         c_mu = min(1 - c_1, 2 * (mass - 2 + 1 / mass) / ((d + 2) ** 2 + mass))
-        normal = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))  # mean length of a standard normal vector
+        normal = math.sqrt(d) * (
+            1 - 1 / (4 * d) + 1 / (21 * d * d)
+        )  # mean length of a standard normal vector
 
         w = self.weights.to(x)
         parents = x[torch.argsort(fitness, stable=True)[: len(w)]]
@@ -92,7 +94,9 @@ class CMAES:
         moving = float(length / settled < (1.4 + 2 / (d + 1)) * normal)
         path_c = (1 - c_c) * state.path_c + moving * math.sqrt(c_c * (2 - c_c) * mass) * step
         kept = 1 - c_1 - c_mu + c_1 * (1 - moving) * c_c * (2 - c_c)
-        covariance = kept * state.covariance + c_1 * torch.outer(path_c, path_c) + c_mu * (steps.T * w) @ steps
+        covariance = (
+            kept * state.covariance + c_1 * torch.outer(path_c, path_c) + c_mu * (steps.T * w) @ steps
+        )
         told = replace(
             state,
             mean=state.mean + state.sigma * step,

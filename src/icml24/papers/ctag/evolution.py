@@ -276,7 +276,10 @@ def _box(population_size: Any, lower: Any, upper: Any) -> tuple[int, float, floa
 
 def _check_mean(mean: Any, population_size: int, lower: float, upper: float, *, rows: bool) -> Tensor:
     mean = _checks.finite("mean", mean).detach()
-    if not (mean.ndim == 1 or (rows and mean.ndim == 2 and len(mean) == population_size)) or mean.shape[-1] == 0:
+    if (
+        not (mean.ndim == 1 or (rows and mean.ndim == 2 and len(mean) == population_size))
+        or mean.shape[-1] == 0
+    ):
         wanted = f"(D,) or ({population_size}, D)" if rows else "(D,)"
         raise ValueError(f"expected mean of shape {wanted}; got {tuple(mean.shape)}")
     if mean.min() < lower or mean.max() > upper:

@@ -352,7 +352,11 @@ def _opinions(config: Config, w: World, name: str, result: CtagResult) -> Sound:
 def ablations(config: Config, comparison: Comparison) -> dict[str, dict[str, float]]:
     """Similarity by synthesizer and class, LES in world 0; `Voice` first, then fewer and fewer parameters."""
     w = world(config, 0)
-    table = {"Voice": {name: comparison.sounds["LES", name, 0].result.similarity for name in config.ablated_classes}}
+    table = {
+        "Voice": {
+            name: comparison.sounds["LES", name, 0].result.similarity for name in config.ablated_classes
+        }
+    }
     for reduced in sorted(ABLATIONS, key=lambda label: -AblatedVoice(label).n_parameters):
         synth = AblatedVoice(reduced, w.voice.config)
         table[reduced] = {}

@@ -79,7 +79,9 @@ def similarity_gradient(w: World, units: Tensor, name: str) -> tuple[Tensor, Ten
     return similarity.detach(), gradient
 
 
-def gradient_study(config: Config, name: str = "siren", steps: tuple[float, ...] = (1e-7, 1e-5, 1e-3)) -> GradientStudy:
+def gradient_study(
+    config: Config, name: str = "siren", steps: tuple[float, ...] = (1e-7, 1e-5, 1e-3)
+) -> GradientStudy:
     """Gradients at random points, and central differences at the first two of them, in float64."""
     w = world(config, 0)
     g = generator(config.seed, "ctag", "gradient points")

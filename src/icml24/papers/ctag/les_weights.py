@@ -72,7 +72,9 @@ def load_les_weights(path: str | Path | None = None) -> dict[str, Tensor]:
     else:
         path = Path(path)
         if not path.is_file():
-            raise FileNotFoundError(f"no LES weights at {path}; expected an npz file, or path=None for evosax's")
+            raise FileNotFoundError(
+                f"no LES weights at {path}; expected an npz file, or path=None for evosax's"
+            )
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
     return check_les_weights({name: torch.from_numpy(np.array(value)) for name, value in arrays.items()})

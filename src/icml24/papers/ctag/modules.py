@@ -200,7 +200,13 @@ def mix_audio(levels: Tensor, signals: Tensor) -> Tensor:
 
 
 def _adsr(
-    config: SynthConfig, attack: Tensor, decay: Tensor, sustain: Tensor, release: Tensor, alpha: Tensor, note_on: Tensor
+    config: SynthConfig,
+    attack: Tensor,
+    decay: Tensor,
+    sustain: Tensor,
+    release: Tensor,
+    alpha: Tensor,
+    note_on: Tensor,
 ) -> Tensor:
     rising = torch.minimum(attack, note_on)
     falling = torch.minimum((note_on - attack).clamp(min=0), decay)
@@ -222,7 +228,9 @@ def _ramp(
     length = (duration * config.control_rate)[..., None]
     there = length > 0
     # a ramp of length 0 is over at once; dividing by 1 instead keeps its gradient finite
-    ramp = torch.where(there, (elapsed + config.eps) / torch.where(there, length, 1.0) + config.eps, 1.0).clamp(max=1)
+    ramp = torch.where(
+        there, (elapsed + config.eps) / torch.where(there, length, 1.0) + config.eps, 1.0
+    ).clamp(max=1)
     if inverse:
         ramp = torch.where(there, 1 - ramp, ramp)
     return ramp ** exponent[..., None]
@@ -251,7 +259,10 @@ def _lfo(
 def _shape_mixture(shape_weights: Tensor) -> Tensor:
     # dividing by the largest first changes nothing but underflow
     largest = shape_weights.amax(-1, keepdim=True)
-    powers = torch.where(largest > 0, shape_weights / torch.where(largest > 0, largest, 1.0), 1.0) ** SHAPE_EXPONENT
+    powers = (
+        torch.where(largest > 0, shape_weights / torch.where(largest > 0, largest, 1.0), 1.0)
+        ** SHAPE_EXPONENT
+    )
     return powers / powers.sum(-1, keepdim=True)
 
 

@@ -209,7 +209,9 @@ def voice_parameters(noise_curve: float = 1.0) -> tuple[tuple[str, ParameterRang
         "vco_2": {**vco, "shape": share},
     }
     return tuple(
-        (f"{module}.{name}", ranges[name]) for module, ranges in sorted(modules.items()) for name in sorted(ranges)
+        (f"{module}.{name}", ranges[name])
+        for module, ranges in sorted(modules.items())
+        for name in sorted(ranges)
     )
 
 

@@ -161,7 +161,12 @@ class Judge:
 
     def __init__(self, *, generator: torch.Generator | None = None) -> None:
         self._front = LogMel(self.sample_rate, n_fft=1024, hop=256, n_mels=64)
-        shapes = {"conv1": (12, 1, 5, 5), "conv2": (24, 12, 5, 5), "conv3": (32, 24, 3, 3), "head": (len(CLASSES), 64)}
+        shapes = {
+            "conv1": (12, 1, 5, 5),
+            "conv2": (24, 12, 5, 5),
+            "conv3": (32, 24, 3, 3),
+            "head": (len(CLASSES), 64),
+        }
         self.weights = _initial_weights(shapes, generator or named_generator(0, "ctag", "judge"))
 
     def classify(self, audio: Tensor, sample_rate: int) -> Tensor:
@@ -179,7 +184,14 @@ class Judge:
 
 
 def train_scorer(
-    corpus: Corpus, distractors: Tensor, *, epochs: int, seed: int, stream: int = 0, batch_size: int = 48, lr: float = 2e-3
+    corpus: Corpus,
+    distractors: Tensor,
+    *,
+    epochs: int,
+    seed: int,
+    stream: int = 0,
+    batch_size: int = 48,
+    lr: float = 2e-3,
 ) -> ContrastiveScorer:
     r"""Train a `ContrastiveScorer` by symmetric InfoNCE with class-aware targets.
 
@@ -274,5 +286,7 @@ def _check_prompts(prompts: list[str]) -> list[str]:
         if not isinstance(prompt, str):
             raise TypeError(f"a prompt is a string; got {type(prompt).__name__}")
         if not prompt.strip():
-            raise ValueError("a prompt must not be empty; write what the sound should be, such as 'sound of rain'")
+            raise ValueError(
+                "a prompt must not be empty; write what the sound should be, such as 'sound of rain'"
+            )
     return prompts

@@ -124,7 +124,9 @@ def optimise(
         mean = torch.full((synth.n_parameters,), 0.5)
     state = strategy.init(mean)
     if noise is None:
-        noise = white_noise(synth.config, generator=generator, dtype=state.mean.dtype, device=state.mean.device)
+        noise = white_noise(
+            synth.config, generator=generator, dtype=state.mean.dtype, device=state.mean.device
+        )
     text = scorer.embed_text([prompt])[0]
     found: tuple[Tensor, Tensor, float] | None = None
     history = torch.empty(iterations, dtype=torch.float64)
@@ -142,7 +144,9 @@ def optimise(
         if callback is not None:
             callback(generation, state)
     if found is None:
-        raise ValueError("the strategy never improved on its initial state; start with strategy.init's default")
+        raise ValueError(
+            "the strategy never improved on its initial state; start with strategy.init's default"
+        )
     return CtagResult(*found, history)
 
 

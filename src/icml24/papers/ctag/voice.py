@@ -252,7 +252,9 @@ def _fast_voice(config: SynthConfig, values: Mapping[str, Tensor], noise: Tensor
     shape = values["vco_2.shape"]
     gains = control[:, [1, 3, 4]] * levels[..., None]
     gains[:, 1] *= (1 - shape / 2)[:, None]
-    phases = torch.stack([values["vco_1.initial_phase"], values["vco_2.initial_phase"]], -1).double() / (2 * math.pi)
+    phases = torch.stack([values["vco_1.initial_phase"], values["vco_2.initial_phase"]], -1).double() / (
+        2 * math.pi
+    )
     sharp = math.pi / 2 * _sharpness(note, values["vco_2.tuning"], values["vco_2.mod_depth"])
     audible = (gains != 0).any(-1)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from icml24.papers.ctag import load_les_weights
 from icml24.papers.ctag import les_weights as module
+from icml24.papers.ctag import load_les_weights
 
 
 def test_file_and_wheel_agree_bit_for_bit(weights):

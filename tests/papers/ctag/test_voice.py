@@ -3,7 +3,6 @@ import math
 import pytest
 import torch
 
-from icml24.papers import ctag
 from icml24.papers.ctag import SynthConfig, Voice, unpack_parameters
 from icml24.papers.ctag.parameters import COLUMNS
 from icml24.papers.ctag.voice import ABLATIONS, AblatedVoice, _reference_voice, white_noise

@@ -12,8 +12,9 @@ from torch import Tensor
 from icml24.common.figures import COLORS, MARKERS, new
 
 from .audio import LogMel
+from .comparison import Comparison
 from .data import CLASSES, SAMPLE_RATE
-from .experiments import Comparison, Path
+from .experiments import Path
 from .parameters import PARAMETERS
 
 __all__ = [

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from icml24.common.random import generator
 
+from .comparison import Comparison, World, world
 from .data import CLASSES, SAMPLE_RATE, prompt_of
-from .experiments import Comparison, Config, World, world
+from .experiments import Config
 from .parameters import PARAMETERS
 
 __all__ = ["Ascent", "GradientStudy", "ascend", "gradient_study", "similarity_gradient"]

@@ -141,15 +141,7 @@ def plot_curves(comparison: Comparison) -> Any:
             ax.fill_between(renders, low, high, color=COLORS[color], alpha=0.15, linewidth=0)
     clips = np.median([own for own, _ in comparison.clips.values()])
     ax.axhline(clips, color=COLORS["grey"], linewidth=1)
-    ax.text(
-        renders[-1],
-        clips,
-        "corpus clips (median) ",
-        ha="right",
-        va="bottom",
-        fontsize=9,
-        color=COLORS["grey"],
-    )
+    ax.text(renders[0], clips, "corpus clips (median)", va="bottom", fontsize=9, color=COLORS["grey"])
     ax.set(xlabel="sounds rendered and scored", ylabel="best similarity so far", ylim=(0, None))
     ax.legend(loc="lower right")
     return figure
@@ -209,16 +201,12 @@ def plot_path(paths: Sequence[Path]) -> Any:
     figure, axes = new(7.4, 3.0, ncols=len(paths), sharey=True, squeeze=False)
     for ax, path in zip(axes[0], paths, strict=True):
         share = np.linspace(0, 1, len(path.units))
-        for column, (color, style) in enumerate((("blue", "-"), ("orange", "--"))):
-            ax.plot(
-                share,
-                path.similarity[:, column],
-                color=COLORS[color],
-                linestyle=style,
-                label=path.names[column],
-            )
-        ax.set(xlabel="share of the second", title=" to ".join(path.names))
-        ax.legend(fontsize=8.5, loc="lower center")
+        for column, (label, color, style) in enumerate(
+            (("to the first", "blue", "-"), ("to the second", "orange", "--"))
+        ):
+            ax.plot(share, path.similarity[:, column], color=COLORS[color], linestyle=style, label=label)
+        ax.set(xlabel="share of the second patch", title=" to ".join(path.names))
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=9)
     axes[0, 0].set_ylabel("similarity")
     return figure
 

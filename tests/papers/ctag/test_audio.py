@@ -40,6 +40,7 @@ def test_wav_rejects(tmp_path, audio, error, match):
 def test_bad_rate(tmp_path):
     with pytest.raises(ValueError, match="sample_rate"):
         write_wav(tmp_path / "bad.wav", torch.zeros(3), 0)
+    assert not (tmp_path / "bad.wav").exists()
 
 
 @pytest.mark.parametrize(("rate", "new"), [(48000, 16000), (44100, 16000), (16000, 48000)])

@@ -1,6 +1,7 @@
 import math
 from dataclasses import FrozenInstanceError, replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -166,6 +167,60 @@ def test_invariance_of_cma(kind):
     torch.testing.assert_close(turned.mean, q @ plain.mean, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(turned.covariance, q @ plain.covariance @ q.T, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(turned.sigma, plain.sigma, rtol=1e-8, atol=0)
+
+
+@pytest.mark.equation("eq-ctag-hull")
+def test_knobs_move_at_their_own_rates(weights, uniform):
+    # the trained rate of the mean is 1 up to rounding; with weights near zero every coordinate goes its own
+    # share of the way to the weighted mean
+    les = LES({name: 0.3 * weight.sign() for name, weight in weights.items()}, population_size=P)
+    state = advanced(les, uniform)
+    x, fitness = les.ask(state), uniform(P)
+    w = les._recombination(fitness, state.best_fitness)
+    share = (les.tell(state, x, fitness).mean - state.mean) / (w @ x - state.mean)
+    assert (share > 0).all()
+    assert (share < 1).all()
+    assert share.max() - share.min() > 1e-3
+
+
+def test_cma_by_loops(uniform):
+    # three generations of Hansen's tutorial in plain numpy; after the first all go one way, so that the
+    # path of sigma becomes long enough to stall the other
+    d, n, half = 4, 8, 4
+    strategy = CMAES(population_size=n, sigma_init=0.2)
+    state = strategy.init(torch.full((d,), 0.5, dtype=torch.float64))
+    raw = np.log((n + 1) / 2) - np.log(np.arange(1, half + 1))
+    w = raw / raw.sum()
+    mass = w.sum() ** 2 / (w**2).sum()
+    c_s, c_c = (mass + 2) / (d + mass + 5), (4 + mass / d) / (d + 4 + 2 * mass / d)
+    c_1 = 2 / ((d + 1.3) ** 2 + mass)
+    c_mu = 2 * (mass - 2 + 1 / mass) / ((d + 2) ** 2 + mass)
+    damping = c_s + 1 + 2 * max(0, math.sqrt((mass - 1) / (d + 1)) - 1)
+    chi = math.sqrt(2) * math.gamma((d + 1) / 2) / math.gamma(d / 2)  # exact; the series is 1e-4 close
+    mean, sigma, cov, p_s, p_c = np.full(d, 0.5), 0.2, np.eye(d), np.zeros(d), np.zeros(d)
+    stalls = []
+    for g in range(1, 4):
+        x = uniform(n, d, low=0.0 if g == 1 else 0.8)
+        fitness = uniform(n)
+        state = strategy.tell(state, x, fitness)
+        chosen = x.numpy()[np.argsort(fitness.numpy())[:half]]
+        y = (chosen - mean) / sigma
+        move = sum(wi * yi for wi, yi in zip(w, y, strict=True))
+        values, vectors = np.linalg.eigh(cov)
+        root = vectors @ np.diag(values**-0.5) @ vectors.T
+        p_s = (1 - c_s) * p_s + math.sqrt(c_s * (2 - c_s) * mass) * root @ move
+        length = math.sqrt((p_s**2).sum())
+        going = length / math.sqrt(1 - (1 - c_s) ** (2 * g)) < (1.4 + 2 / (d + 1)) * chi
+        stalls.append(not going)
+        p_c = (1 - c_c) * p_c + (math.sqrt(c_c * (2 - c_c) * mass) * move if going else 0)
+        lost = 0 if going else c_1 * c_c * (2 - c_c)
+        cov = (1 - c_1 - c_mu + lost) * cov + c_1 * np.outer(p_c, p_c)
+        cov = cov + c_mu * sum(wi * np.outer(yi, yi) for wi, yi in zip(w, y, strict=True))
+        mean, sigma = mean + sigma * move, sigma * math.exp(c_s / damping * (length / chi - 1))
+        for part, value in (("mean", mean), ("path_sigma", p_s), ("path_c", p_c), ("covariance", cov)):
+            np.testing.assert_allclose(getattr(state, part), value, rtol=1e-3, atol=1e-4)
+        assert math.isclose(state.sigma, sigma, rel_tol=1e-3)
+    assert set(stalls) == {True, False}
 
 
 def test_cma_solves_a_rotated_ellipsoid():

@@ -42,7 +42,7 @@ def resample(audio: Tensor, rate: int, new_rate: int) -> Tensor:
     Returns
     -------
     Tensor, shape (..., ceil(T * new_rate / rate))
-        Exact for a periodic sound without content above half the lower rate; differentiable.
+        Exact for a periodic sound with content below half the lower rate only; differentiable.
         Equal rates return `audio` itself.
     """
     audio = _checks.floating("audio", audio)
@@ -122,12 +122,13 @@ def write_wav(path: str | Path, audio: Tensor, sample_rate: int) -> Path:
     TypeError
         Not a floating tensor.
     ValueError
-        Another shape, no samples, NaN, or samples beyond 1 in magnitude: nothing is clipped silently.
+        Another shape, no samples, NaN, samples beyond 1 in magnitude (nothing is clipped
+        silently), or a rate below 1. Nothing is written then.
     """
     path = Path(path)
-    frames = _pcm(audio)
-    with path.open("wb") as file:
-        _write_frames(file, frames, sample_rate)
+    buffer = io.BytesIO()
+    _write_frames(buffer, _pcm(audio), sample_rate)
+    path.write_bytes(buffer.getvalue())  # only a whole file reaches the disk
     return path
 
 

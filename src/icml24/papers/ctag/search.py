@@ -30,7 +30,8 @@ class CtagResult:
     audio : Tensor, shape (T,)
         Their sound, as it was scored.
     similarity : float
-        Its cosine similarity to the prompt.
+        Its cosine similarity to the prompt. If no sound scored above 0, all were equally bad
+        to the strategy, and this is the first one rendered.
     history : Tensor, shape (iterations,), float64
         Best score after each generation: minus the best fitness, so never below 0.
     """
@@ -140,7 +141,7 @@ def optimise(
         if state.best_fitness < before:
             best = int(fitness.argmin())
             found = units[best].clone(), sounds[best].clone(), similarity[best].item()
-        history[generation] = -state.best_fitness
+        history[generation] = 0.0 - state.best_fitness  # not -0.0
         if callback is not None:
             callback(generation, state)
     if found is None:

@@ -76,9 +76,9 @@ def decode_one_by_one(model, prompt, length):
 def test_greedy_decoding_equals_one_teacher_forced_pass(make_model, corpus):
     """E10: on random models, some of whose answers are made right by construction, 200 prompts and more."""
     asked = right = 0
-    for seed in range(4):
+    for seed in range(3):
         model = make_model(seed)
-        for person in corpus.questions[:9]:
+        for person in corpus.questions[:4]:
             for question in person.values():
                 prompt = question.ids[: question.answer]
                 greedy = decode_one_by_one(model, prompt, 3)

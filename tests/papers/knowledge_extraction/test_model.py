@@ -1,4 +1,4 @@
-"""The chapter's equations about positions; the model itself is tested in tests/common/test_gpt.py."""
+"""The chapter's equations about the model; files, caches and parity are tested in tests/common/test_gpt.py."""
 
 import math
 
@@ -83,3 +83,38 @@ def test_a_row_does_not_feel_its_padding_or_its_slot_in_a_window(make_model, cor
     alone = model.hidden_states(rows)[-1]
     torch.testing.assert_close(h[0, : len(a)], alone[0, : len(a)], rtol=0, atol=1e-10)
     torch.testing.assert_close(h[0, len(a) :], alone[1, : len(b)], rtol=0, atol=1e-10)
+
+
+@pytest.mark.equation("eq-knowledge_extraction-model")
+def test_model_is_what_the_equation_says(make_model, corpus):
+    """Float64, from the state dict alone: dense rotations, one score matrix a head, no shared code."""
+    model = make_model(2)
+    w, ids = model.state_dict(), torch.tensor(corpus.bio_ids[0][0][:12])
+
+    def norm(x, name):
+        centred = x - x.mean(-1, keepdim=True)
+        scale = (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        return centred / scale * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def affine(x, name):
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    x = w["wte.weight"][ids]
+    for b in range(2):
+        inside = norm(x, f"blocks.{b}.ln1")
+        q, k, v = (affine(inside, f"blocks.{b}.attn.{part}") for part in "qkv")
+        heads = []
+        for part in (slice(0, 8), slice(8, 16)):
+            scores = torch.full((12, 12), -math.inf, dtype=F64)
+            for m in range(12):
+                for n in range(m + 1):
+                    scores[m, n] = (
+                        (rotation(m, 8) @ q[m, part]) @ (rotation(n, 8) @ k[n, part]) / math.sqrt(8)
+                    )
+            heads.append(scores.softmax(-1) @ v[:, part])
+        y = x + affine(torch.cat(heads, -1), f"blocks.{b}.attn.o")
+        u = affine(norm(y, f"blocks.{b}.ln2"), f"blocks.{b}.fc")
+        gelu = 0.5 * u * (1 + torch.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3)))
+        x = y + affine(gelu, f"blocks.{b}.proj")
+    logits = norm(x, "ln_f") @ w["wte.weight"].T
+    torch.testing.assert_close(model(ids[None])[0], logits, rtol=0, atol=1e-10)

@@ -20,6 +20,7 @@ short lists below. Everything is sorted before it is shuffled by a fixed stream.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
@@ -66,7 +67,9 @@ SUBJECTS = (
 
 def pools_source() -> str:
     """Which pools `load_pools` uses here: ``"original"`` or ``"Faker"``."""
-    return "original" if datasets.available(SLUG) else "Faker"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the look-up imports a progress bar that misses its notebook widgets
+        return "original" if datasets.available(SLUG) else "Faker"
 
 
 def load_pools(

@@ -85,7 +85,7 @@ class Config:
     qa_steps: int = 300
     lora_ranks: tuple[tuple[int, int], ...] = ((8, 16),)
     mixed_people: int = 60
-    mixed_steps: int = 240
+    mixed_steps: int = 180
     mixed_batch: int = 10
     mixed_seeds: int = 1
     many_people: int = 400

@@ -116,7 +116,8 @@ def plot_probes(probes: Mapping[str, float], answers: Mapping[str, float], chanc
             markersize=9,
         )
         ax.annotate(
-            name, (probes[name], answers[name]), xytext=(8, -3), textcoords="offset points", fontsize=9
+            *(name, (probes[name], answers[name])),
+            **{"xytext": (0, 9), "textcoords": "offset points", "ha": "center", "fontsize": 9},
         )
     ax.axhline(chance, color=COLORS["black"], linestyle="--", linewidth=1, label="best constant answer")
     ax.set(xlabel="query probe: accuracy from the name", ylabel="exact match of answers", ylim=(0, 1.02))

@@ -7,10 +7,12 @@ import torch
 from icml24.papers.knowledge_extraction import (
     ATTRIBUTES,
     BioConfig,
+    TrainConfig,
     build_corpus,
     evaluate_bio,
     evaluate_qa,
     exact_match,
+    finetune_qa,
     first_token_accuracy,
 )
 
@@ -100,11 +102,8 @@ def test_greedy_decoding_equals_one_teacher_forced_pass(make_model, corpus):
 @pytest.mark.equation("eq-knowledge_extraction-greedy")
 def test_evaluation_equals_decoding(make_model, corpus):
     """`evaluate_qa` against generation with the cache, attribute by attribute."""
-    model = make_model(3)
-    with torch.no_grad():  # make it answer one company to everybody, then stop: some are right
-        company = corpus.tokenizer.encode(corpus.people[13].company)[0]
-        model.wte.weight.mul_(0.05)
-        model.ln_f.bias.copy_(model.wte.weight[company] / model.wte.weight[company].norm() * 40)
+    model = make_model(scale=1.0)
+    finetune_qa(model, corpus, TrainConfig(steps=90, batch_size=48, lr=1e-2, warmup=5))  # some answers right
     for split in ("train", "test"):
         result = evaluate_qa(model, corpus, split)
         for attribute in ATTRIBUTES:
@@ -118,7 +117,8 @@ def test_evaluation_equals_decoding(make_model, corpus):
             n = len(corpus.split(split))
             assert result["first"][attribute] == pytest.approx(first / n)
             assert result["exact"][attribute] == pytest.approx(exact / n)
-    assert 0 < evaluate_qa(model, corpus, "test")["first"]["company"] < 1
+    accuracies = evaluate_qa(model, corpus, "train")["exact"].values()
+    assert any(0 < accuracy < 1 for accuracy in accuracies)
 
 
 def test_biographies_are_judged_on_their_own_text(make_model, corpus):

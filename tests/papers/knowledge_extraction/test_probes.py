@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from icml24.papers.knowledge_extraction import ATTRIBUTES, BioConfig, build_corpus, p_probe, q_probe
-from icml24.papers.knowledge_extraction.probes import probe_classes, unseen_mean, written_share
+from icml24.papers.knowledge_extraction.probes import probe_classes, probe_size, unseen_mean, written_share
 
 
 def gen(seed=0):
@@ -57,9 +57,10 @@ def test_probe_reads_what_is_linearly_there(make_model):
         assert found[attribute] <= common + 1e-12
 
 
-def test_probe_finds_a_planted_value(make_model):
-    """Embeddings of the word before each value are overwritten by the value's own direction."""
-    corpus = build_corpus(BioConfig(n_people=80, n_values=3, n_names=1000, seed=3))
+@pytest.mark.parametrize("permute", [False, True])
+def test_probe_finds_a_planted_value(permute):
+    """A value planted before the third value as written, whichever that is, is read there alone."""
+    corpus = build_corpus(BioConfig(n_people=80, n_values=3, n_names=1000, permute=permute, seed=3))
 
     class Planted(torch.nn.Module):
         def __init__(self):
@@ -94,6 +95,23 @@ def test_an_update_without_effect_is_the_plain_probe(make_model, corpus, monkeyp
     monkeypatch.setattr(probes, "FACTOR_LR", 0.0)
     with_update = p_probe(model, corpus, rank=3, steps=6, generator=gen())
     assert torch.equal(with_update, p_probe(model, corpus, rank=0, steps=6))
+
+
+@pytest.mark.equation("eq-knowledge_extraction-size")
+@pytest.mark.parametrize("rank", [0, 2])
+def test_what_a_probe_trains(make_model, corpus, monkeypatch, rank):
+    """E5: one update of the input embedding and a classifier an attribute; nothing else, at any depth."""
+    trained = []
+
+    class Watched(torch.optim.AdamW):
+        def __init__(self, groups, **options):
+            trained.extend(p.numel() for group in groups for p in group["params"])
+            super().__init__(groups, **options)
+
+    monkeypatch.setattr(torch.optim, "AdamW", Watched)
+    q_probe(make_model(), corpus, rank=rank, steps=1, generator=gen())
+    _, sizes = probe_classes(corpus)
+    assert sum(trained) == probe_size(len(corpus.tokenizer), 16, sum(sizes), rank)
 
 
 def test_cells_whose_value_is_written():

@@ -85,6 +85,28 @@ def test_one_step_moves_by_the_scheduled_rate(make_model, corpus):
     assert rates == [1]
 
 
+@pytest.mark.equation("eq-knowledge_extraction-schedule")
+def test_every_step_uses_the_scheduled_rate(make_model, corpus, monkeypatch):
+    """Cosine to a tenth in pretraining, a straight line to zero in finetuning; written out by hand."""
+    rates = []
+
+    class Watched(torch.optim.AdamW):
+        def step(self, closure=None):
+            rates.append(self.param_groups[0]["lr"])
+            return super().step(closure)
+
+    monkeypatch.setattr(torch.optim, "AdamW", Watched)
+    config = TrainConfig(steps=8, batch_size=4, lr=1e-3, warmup=3)
+    pretrain(make_model(), corpus, config)
+    along = [0, 0.2, 0.4, 0.6, 0.8]
+    rise = [1 / 3, 2 / 3, 1]
+    cosine = [0.1 + 0.9 * math.cos(math.pi * t / 2) ** 2 for t in along]
+    assert rates == pytest.approx([1e-3 * f for f in rise + cosine], rel=1e-12)
+    rates.clear()
+    finetune_qa(make_model(), corpus, config)
+    assert rates == pytest.approx([1e-3 * f for f in rise + [1 - t for t in along]], rel=1e-12)
+
+
 def test_training_is_reproducible_and_leaves_global_streams_alone(make_model, corpus, global_random_state):
     before = global_random_state()
     config = TrainConfig(steps=3, batch_size=4, seed=2)

@@ -13,6 +13,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from .packages import package_folder
@@ -133,7 +134,10 @@ def _llama(reader: Any, fields: dict[str, Any]) -> Any:
         model = LlamaForCausalLM(config)
     weights = {}
     for tensor in reader.tensors:
-        value = torch.from_numpy(dequantize(tensor.data, tensor.tensor_type))
+        unpacked = dequantize(tensor.data, tensor.tensor_type)
+        value = torch.from_numpy(
+            np.require(unpacked, requirements="W")
+        )  # norms are views of the file: copied
         kind = tensor.name.split(".")[-2]
         if kind in ("attn_q", "attn_k"):
             value = _halves_first(value, heads if kind == "attn_q" else key_heads)

@@ -33,7 +33,8 @@ class AffineMap(NamedTuple):
 
     def then(self, following: AffineMap) -> AffineMap:
         """This map, then the `following` one: again affine (eq-patchscopes-composition)."""
-        return AffineMap(self.weight @ following.weight, following(self.bias))
+        bias = following(self.bias)
+        return AffineMap(self.weight @ following.weight, bias)
 
 
 def fit_affine(X: Tensor, Y: Tensor, *, ridge: float = 0.0) -> AffineMap:
@@ -98,7 +99,8 @@ def fit_affine(X: Tensor, Y: Tensor, *, ridge: float = 0.0) -> AffineMap:
 
 def relative_ridge(X: Tensor, share: float = 1e-3) -> float:
     """`share` times the mean diagonal entry of the centred Gram matrix of `X`: a ridge without units."""
-    return share * float((X.double() - X.double().mean(0)).square().sum()) / X.shape[1]
+    x = X.detach().double()
+    return share * float((x - x.mean(0)).square().sum()) / X.shape[1]
 
 
 def r_squared(mapping: AffineMap, X: Tensor, Y: Tensor) -> float:

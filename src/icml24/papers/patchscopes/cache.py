@@ -215,9 +215,26 @@ def greedy(model: ResidualLM, ids: Tensor, max_new_tokens: int, *, eos_id: int |
     ids = check_prompt(ids)
     with torch.no_grad():
         own = model.embed(ids)[:, -1]
-    return PrefixCache(model, ids).generate(
-        own, target_layer=0, max_new_tokens=max_new_tokens, eos_id=eos_id
-    )
+    return PrefixCache(model, ids).generate(own, target_layer=0, max_new_tokens=max_new_tokens, eos_id=eos_id)
+
+
+def cost_ratio(
+    prompt_tokens: int, target_layer: int, layers: int, block_parameters: int, output_parameters: int
+) -> float:
+    r"""Multiply-adds of a whole patched prompt over those of one cached patch (eq-patchscopes-cost).
+
+    .. math:: \frac{|T|\, L\, P_b + V d}{(L - \ell^*)\, P_b + V d}
+
+    Parameters
+    ----------
+    prompt_tokens, target_layer, layers : int
+        \|T|, l* and L.
+    block_parameters, output_parameters : int
+        :math:`P_b`, the weights of a block, and :math:`V d`; the output matrix is applied at the
+        last position only. Attention over the prompt is left out: it is small at these lengths.
+    """
+    whole = prompt_tokens * layers * block_parameters + output_parameters
+    return whole / ((layers - target_layer) * block_parameters + output_parameters)
 
 
 @torch.no_grad()
@@ -237,9 +254,7 @@ def _reference_generate(
     finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     new: list[Tensor] = []
     while len(new) < max_new_tokens and not finished.all():
-        logits = patched_logits(
-            model, ids, vectors, target_layer=target_layer, target_position=position
-        )
+        logits = patched_logits(model, ids, vectors, target_layer=target_layer, target_position=position)
         token, finished = _next_token(logits[:, -1], finished, eos_id)
         new.append(token)
         ids = torch.cat([ids, token[:, None]], dim=1)

@@ -222,7 +222,8 @@ class HFResidualLM:
     """
 
     def __init__(self, hf_model: Any) -> None:
-        for body, blocks, norm, embedding, positions in _LAYOUTS:
+        for layout in _LAYOUTS:
+            body, blocks, norm, embedding, positions = layout
             inner = getattr(hf_model, body, None)
             if all(hasattr(inner, name) for name in (blocks, norm, embedding)):
                 break

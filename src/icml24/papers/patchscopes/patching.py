@@ -147,7 +147,9 @@ def check_vectors(model: ResidualLM, vectors: Tensor, dtype: torch.dtype, *, pro
     if vectors.dtype != dtype:
         raise TypeError(f"vectors are {vectors.dtype}, the model works in {dtype}; convert them first")
     if prompts not in (1, len(vectors)):
-        raise ValueError(f"{prompts} target prompts for {len(vectors)} vectors; expected one prompt, or one each")
+        raise ValueError(
+            f"{prompts} target prompts for {len(vectors)} vectors; expected one prompt, or one each"
+        )
 
 
 def states_at(model: ResidualLM, sources: list[Tensor], positions: Tensor, *, batch: int = 32) -> Tensor:

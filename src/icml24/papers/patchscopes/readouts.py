@@ -167,7 +167,9 @@ def oracle_accuracy(hits: Tensor) -> dict[str, float]:
     if hits.dtype is not torch.bool:
         raise TypeError(f"hits must be boolean; got {hits.dtype}")
     if hits.dim() != 2 or hits.numel() == 0:
-        raise ValueError(f"hits must have shape (configurations, items), none of them 0; got {tuple(hits.shape)}")
+        raise ValueError(
+            f"hits must have shape (configurations, items), none of them 0; got {tuple(hits.shape)}"
+        )
     values = hits.double()
     return {
         "oracle": float(hits.any(dim=0).double().mean()),

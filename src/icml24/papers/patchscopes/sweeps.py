@@ -11,7 +11,7 @@ from torch import Tensor
 from .cache import PrefixCache, greedy
 from .models import ResidualLM, check_layer, check_position, check_prompt
 from .patching import states_at
-from .readouts import attribute_hit, precision_at_1, surprisal
+from .readouts import attribute_hit
 
 __all__ = ["attribute_sweep", "next_token_sweep"]
 
@@ -65,9 +65,14 @@ def next_token_sweep(
     """
     prompts = [check_prompt(ids, f"sources[{j}]")[0] for j, ids in enumerate(sources)]
     if not prompts or len(prompts) != len(positions):
-        raise ValueError(f"expected one position a source; got {len(prompts)} sources, {len(positions)} positions")
+        raise ValueError(
+            f"expected one position a source; got {len(prompts)} sources, {len(positions)} positions"
+        )
     at = torch.tensor(
-        [check_position(p, len(ids), f"positions[{j}]") for j, (ids, p) in enumerate(zip(prompts, positions, strict=True))]
+        [
+            check_position(p, len(ids), f"positions[{j}]")
+            for j, (ids, p) in enumerate(zip(prompts, positions, strict=True))
+        ]
     )
     chosen = range(model.n_layers + 1) if layers is None else layers
     chosen = [check_layer(model, layer, "layers") for layer in chosen]
@@ -90,22 +95,23 @@ def _decode(
     layers: Sequence[int],
     maps: Mapping[int, Callable[[Tensor], Tensor]] | None,
 ) -> dict[str, Tensor]:
-    truth = model.unembed(states[:, -1])
+    # the source's distribution serves every layer and method: one log-softmax instead of K times three
+    logits = model.unembed(states[:, -1])
+    logp = (logits if logits.dtype == torch.float64 else logits.float()).log_softmax(-1)
+    truth = logp.argmax(-1)
     rows: dict[str, list[Tensor]] = {}
     for layer in layers:
         h = states[:, layer]
-        decoded = {
-            "patchscope": cache.logits(h, target_layer=layer),
-            "logit_lens": model.unembed(h),
-        }
+        decoded = {"patchscope": cache.logits(h, target_layer=layer), "logit_lens": model.unembed(h)}
         if maps is not None:
             decoded["affine"] = model.unembed(maps[layer](h))
         for method, logits in decoded.items():
-            rows.setdefault(f"{method}_precision", []).append(precision_at_1(truth, logits))
-            rows.setdefault(f"{method}_surprisal", []).append(surprisal(truth, logits))
-            rows.setdefault(f"{method}_token", []).append(logits.argmax(-1))
+            token = logits.argmax(-1)
+            rows.setdefault(f"{method}_precision", []).append((token == truth).to(logp.dtype))
+            rows.setdefault(f"{method}_surprisal", []).append(-logp.gather(-1, token[:, None])[:, 0])
+            rows.setdefault(f"{method}_token", []).append(token)
     out = {name: torch.stack(values) for name, values in rows.items()}
-    return out | {"floor": surprisal(truth, truth), "source_token": truth.argmax(-1)}
+    return out | {"floor": -logp.amax(-1), "source_token": truth}
 
 
 @torch.no_grad()
@@ -182,7 +188,10 @@ def attribute_sweep(
         generations.append([texts[k : k + len(kept)] for k in range(0, len(texts), len(kept))])
     hits = torch.tensor(
         [
-            [[attribute_hit(text, records[j]["object"]) for text, j in zip(row, kept, strict=True)] for row in grid]
+            [
+                [attribute_hit(text, records[j]["object"]) for text, j in zip(row, kept, strict=True)]
+                for row in grid
+            ]
             for grid in generations
         ]
     )

@@ -58,7 +58,9 @@ def test_best_pair_is_judged_on_other_items():
     hits = torch.zeros(2, 2, 4, dtype=torch.bool)
     hits[0, 1] = torch.tensor([1, 0, 1, 1])
     hits[1, 0] = torch.tensor([0, 1, 0, 1])
-    result = multihop.MultiHop((), 9, (3, 6), hits, torch.tensor([1, 1, 0, 0]).bool(), torch.zeros(4).bool())
+    result = multihop.MultiHop(
+        (), 9, (3, 6), hits, hits, torch.tensor([1, 1, 0, 0]).bool(), torch.zeros(4).bool()
+    )
     assert result.held_out_pair() == ((3, 6), 0.5, 0.5)
 
 

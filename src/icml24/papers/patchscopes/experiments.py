@@ -61,8 +61,8 @@ class Config:
     layers : tuple of int
         Layers of the next-token comparison.
     capital_sources, capital_targets : tuple of int
-    capital_tokens : int
-        Layers and tokens of the capital-city sweeps.
+    capital_countries, capital_tokens : int
+        Layers, most countries, and tokens of the capital-city sweeps.
     entity_layers : tuple of int
     entity_tokens : int
         Layers (source = target) and tokens of the descriptions.
@@ -77,37 +77,39 @@ class Config:
     """
 
     seed: int = 0
-    train_snippets: int = 110
-    validation_snippets: int = 120
+    train_snippets: int = 100
+    validation_snippets: int = 104
     position_seeds: int = 1
     layers: tuple[int, ...] = (2, 4, 6, 8, 10, 12, 16, 20, 24, 28, 30)
     capital_sources: tuple[int, ...] = (2, 5, 8, 11, 14, 20, 29)
     capital_targets: tuple[int, ...] = (1, 5, 9)
-    capital_tokens: int = 5
+    capital_countries: int = 24
+    capital_tokens: int = 4
     entity_layers: tuple[int, ...] = (1, 9, 12, 15)
     entity_tokens: int = 7
-    relation_sources: tuple[int, ...] = (2, 5, 8, 11, 14, 17, 20, 23, 26, 29)
-    relation_targets: tuple[int, ...] = (1, 5, 9, 13)
-    relation_tokens: int = 6
-    relation_subjects: int = 60
-    relation_prompts: int = 5
+    relation_sources: tuple[int, ...] = (2, 5, 8, 11, 14, 20, 26)
+    relation_targets: tuple[int, ...] = (1, 5, 9)
+    relation_tokens: int = 5
+    relation_subjects: int = 30
+    relation_prompts: int = 3
     probe_folds: int = 3
-    hop_layers: tuple[int, ...] = (3, 6, 9, 12, 15, 18, 21, 24, 27)
+    hop_layers: tuple[int, ...] = (3, 6, 9, 12, 18, 24)
     hop_tokens: int = 8
-    gpt_steps: int = 400
+    gpt_steps: int = 300
 
 
 QUICK = Config()
 FULL = Config(
-    train_snippets=600,
-    validation_snippets=200,
+    train_snippets=300,
+    validation_snippets=104,
     position_seeds=3,
     layers=tuple(range(31)),
     capital_sources=(2, 5, 8, 11, 14, 17, 20, 23, 26, 29),
     capital_targets=(1, 5, 9, 13),
-    capital_tokens=8,
-    entity_layers=(1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16),
-    entity_tokens=12,
+    capital_countries=60,
+    capital_tokens=5,
+    entity_layers=(1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 14, 16),
+    entity_tokens=8,
 )
 
 
@@ -287,7 +289,7 @@ def capital_sweep(model: ResidualLM, tokenizer: Any, config: Config, *, suffix: 
     return attribute_sweep(
         model,
         tokenizer,
-        capitals(),
+        capitals()[: config.capital_countries],
         source_layers=config.capital_sources,
         target_layers=config.capital_targets,
         max_new_tokens=config.capital_tokens,

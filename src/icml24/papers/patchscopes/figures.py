@@ -15,6 +15,7 @@ from icml24.common.figures import COLORS, MARKERS
 from .crossmodel import CrossModel
 from .experiments import Descriptions, NextToken
 from .multihop import MultiHop
+from .readouts import oracle_accuracy
 from .relations import Relation
 
 __all__ = [
@@ -140,36 +141,15 @@ def plot_relations(relations: Sequence[Relation]) -> Any:
     for ax in axes.flat[len(relations) :]:
         ax.set_visible(False)
     for ax, relation in zip(axes.flat, relations, strict=False):
-        x = relation.layers
-        ax.plot(
-            x,
-            relation.best,
-            "-",
-            color=COLORS["blue"],
-            marker=MARKERS[0],
-            markersize=4,
-            label="best single l*",
-        )
-        ax.plot(x, relation.mean_over_targets, "-", color=COLORS["sky"], linewidth=1, label="mean over l*")
-        ax.plot(x, relation.oracle, "--", color=COLORS["blue"], linewidth=1, label="oracle over l*")
-        ax.plot(
-            x,
-            relation.probe_unseen,
-            "-.",
-            color=COLORS["orange"],
-            marker=MARKERS[1],
-            markersize=4,
-            label="probe, new subjects",
-        )
-        ax.plot(
-            x,
-            relation.probe_seen,
-            ":",
-            color=COLORS["green"],
-            marker=MARKERS[2],
-            markersize=4,
-            label="probe, seen subjects",
-        )
+        for values, line, color, marker, label in (
+            (relation.best, "-", "blue", MARKERS[0], "best single l*"),
+            (relation.mean_over_targets, "-", "sky", None, "mean over l*"),
+            (relation.oracle, "--", "blue", None, "oracle over l*"),
+            (relation.probe_unseen, "-.", "orange", MARKERS[1], "probe, new subjects"),
+            (relation.probe_seen, ":", "green", MARKERS[2], "probe, seen subjects"),
+        ):
+            style = {"color": COLORS[color], "marker": marker, "markersize": 4, "label": label}
+            ax.plot(relation.layers, values, line, **style)
         ax.axhline(relation.majority, color=COLORS["grey"], linewidth=1, label="majority")
         ax.set_title(f"{relation.name.replace('_', ' ')} ({relation.kept} of {relation.total})", fontsize=9)
         ax.set_ylim(-0.03, 1.03)
@@ -195,8 +175,6 @@ def plot_cross_model(result: CrossModel) -> Any:
 
 def plot_multi_hop(result: MultiHop) -> Any:
     """Ways to answer a two-hop question, as bars; the oracle hatched."""
-    from .readouts import oracle_accuracy
-
     summary = oracle_accuracy(result.hits.flatten(0, 1))
     _, held_out, _ = result.held_out_pair()
     bars = {
@@ -205,14 +183,14 @@ def plot_multi_hop(result: MultiHop) -> Any:
         "best pair, held out": held_out,
         "best pair, same items": summary["best_single"],
         "oracle over pairs": summary["oracle"],
+        "control: the answer's own state": oracle_accuracy(result.control.flatten(0, 1))["best_single"],
     }
     fig, ax = figures.new(7.0, 2.7)
-    drawn = ax.barh(list(bars), list(bars.values()), color=[COLORS["grey"]] * 2 + [COLORS["blue"]] * 3)
-    drawn[-1].set_hatch("//")
-    drawn[-1].set_facecolor("white")
-    drawn[-1].set_edgecolor(COLORS["blue"])
+    colors = [COLORS["grey"]] * 2 + [COLORS["blue"]] * 3 + [COLORS["amber"]]
+    drawn = ax.barh(list(bars), list(bars.values()), color=colors)
+    drawn[-2].set(hatch="//", facecolor="white", edgecolor=COLORS["blue"])
     ax.bar_label(drawn, fmt="%.2f", padding=3)
-    ax.set_xlim(0, 1.08)
+    ax.set_xlim(0, 1.15)
     ax.invert_yaxis()
     ax.set_xlabel(f"share of {len(result.items)} questions answered")
     return fig

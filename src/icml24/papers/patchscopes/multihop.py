@@ -12,6 +12,7 @@ from torch import Tensor
 from .cache import PrefixCache
 from .data import TwoHop, two_hop_items
 from .experiments import Config
+from .facts import CONTEXTS
 from .models import ResidualLM
 from .patching import states_at
 from .readouts import strict_hit
@@ -36,7 +37,9 @@ class MultiHop:
     layers : tuple of int
         Source and target layers of the grid, G.
     hits : BoolTensor (G, G, n)
-        Source layer, target layer, item.
+        Source layer, target layer, item: the last state of the first hop's text.
+    control : BoolTensor (G, G, n)
+        The same with the state of the first answer itself, the last of a sentence that ends in it.
     vanilla, step_by_step : BoolTensor (n,)
         The whole question asked at once, plainly and with "Let's think step by step".
     """
@@ -45,6 +48,7 @@ class MultiHop:
     total: int
     layers: tuple[int, ...]
     hits: Tensor
+    control: Tensor
     vanilla: Tensor
     step_by_step: Tensor
 
@@ -77,7 +81,8 @@ def multi_hop(model: ResidualLM, tokenizer: Any, config: Config) -> MultiHop | i
         tuple(items),
         len(asked),
         config.hop_layers,
-        _grid(model, tokenizer, items, config),
+        _grid(model, tokenizer, items, [item.first for item in items], config),
+        _grid(model, tokenizer, items, [CONTEXTS[1].format(item.middle) for item in items], config),
         _hits(vanilla, items),
         _hits(thinking, items),
     )
@@ -94,8 +99,10 @@ def _known(model: ResidualLM, tokenizer: Any, asked: Sequence[TwoHop]) -> list[T
     ]
 
 
-def _grid(model: ResidualLM, tokenizer: Any, items: Sequence[TwoHop], config: Config) -> Tensor:
-    sources = [encode(tokenizer, item.first) for item in items]
+def _grid(
+    model: ResidualLM, tokenizer: Any, items: Sequence[TwoHop], texts_read: Sequence[str], config: Config
+) -> Tensor:
+    sources = [encode(tokenizer, text) for text in texts_read]
     states = states_at(model, sources, torch.tensor([len(ids) - 1 for ids in sources]))
     layers = list(config.hop_layers)
     hits = torch.zeros(len(layers), len(layers), len(items), dtype=torch.bool)

@@ -58,6 +58,13 @@ def test_eager_attention_is_causal_too(make_hf):
     torch.testing.assert_close(ps.residual_stream(ps.HFResidualLM(model), IDS), expected, rtol=0, atol=1e-4)
 
 
+def test_half_precision_checkpoints(make_hf):
+    lm = ps.HFResidualLM(make_hf("llama").bfloat16())
+    stream = ps.residual_stream(lm, IDS)
+    assert stream.dtype == torch.bfloat16
+    assert ps.PrefixCache(lm, IDS[0]).logits(stream[1, :, -1], target_layer=2).shape == (2, 31)
+
+
 def test_rotary_gpt_adapter(gpt):
     assert isinstance(gpt, ps.ResidualLM)
     h = gpt.embed(IDS)

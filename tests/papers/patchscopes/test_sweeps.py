@@ -61,6 +61,8 @@ def test_next_token_sweep_rejects(plain):
         ps.next_token_sweep(plain, SOURCES, [0, 0, 1], TARGET)
     with pytest.raises(ValueError, match=r"no map for layers \[1\]"):
         ps.next_token_sweep(plain, SOURCES, POSITIONS, TARGET, layers=(0, 1), maps={0: lambda h: h})
+    with pytest.raises(ValueError, match="one target prompt"):
+        ps.next_token_sweep(plain, SOURCES, POSITIONS, TARGET.expand(3, -1))
     with pytest.raises(ValueError, match="layers = 9"):
         ps.next_token_sweep(plain, SOURCES, POSITIONS, TARGET, layers=(9,))
 

@@ -212,7 +212,7 @@ class HFResidualLM:
     TypeError
         The layout is unknown.
     ValueError
-        The states read here do not lead to the model's own logits within 1e-3 (an
+        The states read here do not lead to the model's own logits within 1e-3 (5 % in half precision; an
         architecture that scales or shifts its stream in a way this adapter does not know).
 
     Notes
@@ -281,11 +281,17 @@ class HFResidualLM:
     def _check_against_model(self) -> None:
         ids = torch.arange(4, device=self._tokens.weight.device)[None] % self._tokens.num_embeddings
         ours = self.unembed(run_layers(self, self.embed(ids), 0, self.n_layers))
-        gap = float((ours - self.model(ids).logits).abs().max())
-        if not gap <= 1e-3:
+        theirs = self.model(ids).logits
+        gap = float((ours - theirs).abs().max())
+        half = theirs.dtype in (
+            torch.float16,
+            torch.bfloat16,
+        )  # there, the order of sums shows in the third digit
+        allowed = 0.05 * float(theirs.abs().max()) if half else 1e-3
+        if not gap <= allowed:
             raise ValueError(
                 f"{type(self.model).__name__}: logits rebuilt from the blocks differ from the model's own by "
-                f"{gap:.2g} (expected at most 1e-3); this architecture needs an adapter of its own"
+                f"{gap:.2g} (expected at most {allowed:.2g}); this architecture needs an adapter of its own"
             )
 
 

@@ -79,7 +79,10 @@ def next_token_sweep(
     missing = [layer for layer in chosen if maps is not None and layer not in maps]
     if missing:
         raise ValueError(f"no map for layers {missing}; give one for each layer of the sweep")
-    cache = PrefixCache(model, check_prompt(target_ids, "target_ids")[:1])
+    target = check_prompt(target_ids, "target_ids")
+    if len(target) > 1:
+        raise ValueError(f"one target prompt serves a sweep; got {len(target)}")
+    cache = PrefixCache(model, target)
     parts: list[dict[str, Tensor]] = []
     for start in range(0, len(prompts), ROWS):
         states = states_at(model, prompts[start : start + ROWS], at[start : start + ROWS])

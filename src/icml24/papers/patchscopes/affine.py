@@ -14,7 +14,7 @@ __all__ = ["AffineMap", "fit_affine", "r_squared"]
 class AffineMap(NamedTuple):
     r"""The map :math:`h \mapsto h W + b` (rows are states).
 
-    Attributes
+    Parameters
     ----------
     weight : Tensor, shape (d_in, d_out)
     bias : Tensor, shape (d_out,)

@@ -11,13 +11,7 @@ HEADS = {
     "requirements-bench.lock": "# The environment of bench/: the tested set with the peers it is timed against. "
     "Renew with: make lock",
 }
-LEFT_OUT = (
-    "icml24",
-    "pip==",
-    "wheel==",
-    "-e ",
-    "mdanalysistests",
-)  # the last is in requirements-carriers.lock
+CARRIERS = Path("requirements-carriers.lock")  # installed without what they depend on
 
 
 def frozen(venv: str) -> list[str]:
@@ -28,8 +22,10 @@ def frozen(venv: str) -> list[str]:
         capture_output=True,
         text=True,
     ).stdout
+    carriers = [line.lower() for line in CARRIERS.read_text(encoding="utf8").splitlines() if "==" in line]
+    left_out = ("icml24", "pip==", "wheel==", "-e ", *carriers)
     lines = (line.split("+")[0].strip() for line in out.splitlines())
-    return sorted((line for line in lines if line and not line.lower().startswith(LEFT_OUT)), key=str.lower)
+    return sorted((line for line in lines if line and not line.lower().startswith(left_out)), key=str.lower)
 
 
 def main(venvs: list[str]) -> None:

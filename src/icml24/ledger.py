@@ -202,9 +202,10 @@ def render_html(
     for row in rows:
         out.append(
             f'<tr><th scope="row"><strong>{escape(row["id"])}</strong> {escape(row["statement"])}'
-            f"<br><small>{escape(row['metric'])}; test: {escape(row['test'])}</small></th>"
+            f"<br><small>{escape(row['metric'])}; test: {escape(row['test'])}</small>"
+            f"<br><small>scale: {escape(row['scale'])}</small></th>"
             f"<td>{escape(row['paper_value'])}<br><small>{escape(row['source'])}</small></td>"
-            f"<td>{escape(row['text'])}<br><small>{escape(row['scale'])}</small></td>"
+            f"<td>{escape(row['text'])}</td>"
             f"<td>{_verdict_html(row)}</td>"
         )
         if recorded is not None:

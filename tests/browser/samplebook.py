@@ -11,6 +11,7 @@ REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests" / "pipeline"))
 
 import stored  # noqa: E402
+import toybook  # noqa: E402
 
 from icml24 import ledger  # noqa: E402
 from icml24.pipeline.book import Book  # noqa: E402
@@ -35,19 +36,8 @@ parts:
 """
 
 CHAPTER = Template(
-    r"""---
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
-    format_version: 0.13
-kernelspec:
-  display_name: Python 3
-  language: python
-  name: python3
----
-
-(chap-$slug)=
+    toybook.FRONT
+    + r"""(chap-$slug)=
 # On $slug and wide things
 
 ## Overview
@@ -203,11 +193,7 @@ def make(root: Path) -> Book:
         files[f"book/{folder}/{slug}.md"] = CHAPTER.substitute(slug=slug, other=other, folder=elsewhere)
         files[f"src/samplebook/papers/{slug}/__init__.py"] = PACKAGE.format(slug=slug)
         files[f"tests/test_{slug}.py"] = TEST.format(slug=slug)
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    book = Book.load(root)
+    book = toybook.write(root, files)
     for chapter in book.chapters:
         stored.store(book, chapter.slug, lambda source, slug=chapter.slug: _outputs(slug, source))
     _record(book, "alpha")

@@ -2,7 +2,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from icml24.common.figures import COLORS, label_lines, new, use_style
+from icml24.common.figures import COLORS, new, use_style
 
 
 @pytest.fixture(autouse=True)
@@ -38,11 +38,3 @@ def test_style_cycle_is_the_palette():
     use_style()
     cycle = [c["color"].lower() for c in mpl.rcParams["axes.prop_cycle"]]
     assert [c.lstrip("#") for c in cycle] == [c.lstrip("#").lower() for c in COLORS.values()]
-
-
-def test_label_lines_writes_at_the_last_point():
-    _, ax = new()
-    ax.plot([0, 1], [2, 5], label="ours")
-    ax.plot([0, 1], [1, 1], label="_hidden")
-    label_lines(ax)
-    assert [(t.get_text(), t.xy) for t in ax.texts] == [("ours", (1, 5))]

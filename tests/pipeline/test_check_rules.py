@@ -56,6 +56,18 @@ BREAKS = {
         "fig-delta-two",
         ["fig-delta-two does not start with"],
     ),
+    "exercise with code in its title": (
+        CHAPTER,
+        "````{exercise}\n:label: ex-gamma-one",
+        "````{exercise} Why `one`?\n:label: ex-gamma-one",
+        ["the title of exercise ex-gamma-one holds a backtick"],
+    ),
+    "mark on a test that cannot fail": (
+        TESTS,
+        "    assert 3 == 3\n",
+        "    print(3)\n",
+        ["test_four is marked with eq-gamma-four and asserts nothing"],
+    ),
     "equation nobody refers to": (
         CHAPTER,
         "By {eq}`eq-gamma-two`",

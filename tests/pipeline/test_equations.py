@@ -79,3 +79,20 @@ def test_tests_of_the_book_by_label(book):
     found = equations.tests_by_label(book)
     assert list(found) == ["eq-alpha-squares"]
     assert [t.path.name for t in found["eq-alpha-squares"]] == ["test_a.py", "test_b.py"]
+
+
+def test_assertions_are_found_in_helpers_too(tmp_path):
+    path = tmp_path / "test_some.py"
+    mark = '@pytest.mark.equation("eq-toy-x")\n'
+    path.write_text(
+        "import pytest\n\ndef inner(x):\n    assert x\n\ndef outer(x):\n    inner(x)\n\n"
+        + mark + "def test_own():\n    assert 1\n\n"
+        + mark + "def test_helper():\n    outer(1)\n\n"
+        + mark + "def test_library():\n    torch.testing.assert_close(1, 1)\n\n"
+        + mark + "def test_raises():\n    with pytest.raises(ValueError):\n        int('x')\n\n"
+        + mark + "def test_nothing():\n    print(outer)\n",
+        encoding="utf-8",
+    )  # fmt: skip
+    verdicts = {test.name: test.asserts for test in equations.tests_in(path)}
+    assert [name for name, asserts in verdicts.items() if not asserts] == ["test_nothing"]
+    assert len(verdicts) == 5

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 from icml24.pipeline.book import Book
@@ -165,10 +166,16 @@ FILES = {
 
 def make(root: Path) -> Book:
     """Write the toy book into `root` and load it."""
-    for name, text in FILES.items():
+    texts = {name: text if name.endswith(".md") else textwrap.dedent(text) for name, text in FILES.items()}
+    return write(root, texts)
+
+
+def write(root: Path, files: Mapping[str, str]) -> Book:
+    """Write the files of a book, by path from `root`, and load it."""
+    for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text if name.endswith(".md") else textwrap.dedent(text), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     return Book.load(root)
 
 

@@ -190,11 +190,7 @@ FILES = {
 
 def make(root: Path) -> Book:
     """Write the book into `root` and load it."""
-    for name, text in FILES.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    book = Book.load(root)
+    book = toybook.write(root, FILES)
     refer(book)
     return book
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 from typing import Any
 
-__all__ = ["COLORS", "MARKERS", "label_lines", "new", "use_style"]
+__all__ = ["COLORS", "MARKERS", "new", "use_style"]
 
 #: Okabe-Ito colours by name, in the order in which a figure should use them.
 COLORS: dict[str, str] = {
@@ -54,29 +54,3 @@ def new(width: float = 7.0, height: float = 4.0, **kwargs: Any) -> tuple[Any, An
 
     use_style()
     return plt.subplots(figsize=(width, height), layout="constrained", **kwargs)
-
-
-def label_lines(ax: Any, pad: float = 6.0) -> None:
-    """Write each line's label at its right end, in its colour, instead of a legend.
-
-    Parameters
-    ----------
-    ax : matplotlib Axes
-        Lines whose label starts with an underscore are left alone.
-    pad : float, default 6.0
-        Distance from the line's end, in points.
-    """
-    for line in ax.get_lines():
-        label = line.get_label()
-        x, y = line.get_xdata(), line.get_ydata()
-        if not label or str(label).startswith("_") or len(x) == 0:
-            continue
-        ax.annotate(
-            label,
-            (x[-1], y[-1]),
-            xytext=(pad, 0),
-            textcoords="offset points",
-            va="center",
-            color=line.get_color(),
-            annotation_clip=False,
-        )

@@ -129,7 +129,7 @@ def random_so3(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Draw from the Haar measure: normalised normal quaternions; (*shape, 3, 3)."""
+    """Draw from the Haar measure: normalised normal quaternions; ``(*shape, 3, 3)``."""
     q = torch.randn(*shape, 4, generator=generator, dtype=dtype, device=device)
     w, x, y, z = (q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)).unbind(-1)
     return torch.stack(

@@ -146,7 +146,7 @@ def four_places_filled(page: Page) -> Iterator[Problem]:
 
 
 def equations_tested(page: Page) -> Iterator[Problem]:
-    """Every labelled equation has a test that says it checks it."""
+    """Every labelled equation has a test that says it checks it, and that can fail."""
     marked = equations.tests_by_label(page.book)
     for label in dict.fromkeys(equations.labels_in(page.text)):
         if label not in marked:
@@ -154,6 +154,12 @@ def equations_tested(page: Page) -> Iterator[Problem]:
                 page.where(page.line_of(label)),
                 f"no test checks {label}",
                 f'Write one in tests/papers/{page.slug}/ and mark it @pytest.mark.equation("{label}").',
+            )
+        for test in (test for test in marked.get(label, ()) if not test.asserts):
+            yield Problem(
+                f"{relative(test.path, page.book.root)}:{test.line}",
+                f"{test.name} is marked with {label} and asserts nothing",
+                "Compare what it computes with something, so that it can fail.",
             )
 
 

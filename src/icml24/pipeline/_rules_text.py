@@ -117,7 +117,7 @@ def figures_described(page: Page) -> Iterator[Problem]:
 
 
 def labels_referred_to(page: Page) -> Iterator[Problem]:
-    """Every label of an equation or figure is referred to, every reference has its label."""
+    """Every label of an equation or figure is referred to."""
     referred = _referred(page.text)
     for label in dict.fromkeys(_own_labels(page)):
         if label not in referred:
@@ -142,6 +142,12 @@ def exercises_solved(page: Page) -> Iterator[Problem]:
             "Add {exercise} with :label:.",
         )
     for label, block in exercises.items():
+        if "`" in block.argument:
+            yield Problem(
+                page.where(block.line),
+                f"the title of exercise {label} holds a backtick, which ends the directive for sphinx-exercise",
+                "Say it without code marks, or open the block with colons.",
+            )
         if not label:
             yield Problem(
                 page.where(block.line), "an exercise without :label:", f"Add :label: ex-{page.slug}-<noun>."

@@ -22,13 +22,19 @@ _LABEL = re.compile(r"^\s*:label:\s*(eq-[\w-]+)\s*$|\$\$\s*\((eq-[\w-]+)\)\s*$",
 
 @dataclass(frozen=True)
 class EquationTest:
-    """One test function that carries the mark: `says` is its docstring's first line, or its name in words."""
+    """One test function that carries the mark.
+
+    `says` is its docstring's first line, or its name in words; `asserts` tells whether it can
+    fail on what it computed: by an assertion of its own or of a helper in the same file, by
+    ``pytest.raises``, or by a function with "assert" or "check" in its name.
+    """
 
     label: str
     name: str
     says: str
     path: Path
     line: int
+    asserts: bool = True
 
 
 def labels_in(text: str) -> list[str]:
@@ -51,10 +57,12 @@ def tests_in(path: Path) -> list[EquationTest]:
         The file is not Python.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    helpers = _asserting_helpers(tree)
     found = []
     for function, inherited in _functions(tree.body, _module_labels(tree)):
         for label in dict.fromkeys([*inherited, *_labels(function.decorator_list)]):
-            found.append(EquationTest(label, function.name, _says(function), path, function.lineno))
+            asserts = _asserts(function, helpers)
+            found.append(EquationTest(label, function.name, _says(function), path, function.lineno, asserts))
     return found
 
 
@@ -76,6 +84,26 @@ def _functions(body: list[ast.stmt], inherited: list[str]) -> Iterator[tuple[_Fu
             yield from _functions(node.body, [*inherited, *_labels(node.decorator_list)])
         elif isinstance(node, _Function) and node.name.startswith("test"):
             yield node, inherited
+
+
+def _asserting_helpers(tree: ast.Module) -> set[str]:
+    """Names of the file's functions that assert something, other helpers' assertions included."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, _Function)]
+    names: set[str] = set()
+    while found := {f.name for f in functions if f.name not in names and _asserts(f, names)}:
+        names |= found
+    return names
+
+
+def _asserts(function: _Function, helpers: set[str]) -> bool:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert):
+            return True
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func).rpartition(".")[2]
+            if name in helpers or name == "raises" or "assert" in name or "check" in name:
+                return True
+    return False
 
 
 def _module_labels(tree: ast.Module) -> list[str]:

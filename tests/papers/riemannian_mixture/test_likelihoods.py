@@ -309,6 +309,28 @@ def test_a_field_without_a_graph_is_refused_not_taken_for_divergence_free():
         divergence(m, _Network(False), x, 0.0)
 
 
+def test_networks_that_switch_gradients_off_are_refused():
+    class Frozen(DriftMLP):
+        @torch.no_grad()
+        def forward(self, x, t):
+            return super().forward(x, t)
+
+    m, g = Sphere(2), torch.Generator().manual_seed(0)
+    x = m.random_uniform(4, generator=g)
+    with pytest.raises(ValueError, match="without a graph"):
+        log_likelihood(Frozen(m, 8, 1), Frozen(m, 8, 1), m, SCHEDULE, x, n_steps=2)
+
+
+def test_inference_mode_gives_the_same_likelihoods_on_a_mesh(bumpy):
+    f, b = (DriftMLP(bumpy, 8, 1, generator=gen(i)) for i in (1, 2))
+    x = bumpy.random_uniform(6, generator=gen(3))
+    outside = log_likelihood(f, b, bumpy, SCHEDULE, x, n_steps=3)
+    for context in (torch.inference_mode, torch.no_grad):
+        with context():
+            assert torch.equal(log_likelihood(f, b, bumpy, SCHEDULE, x, n_steps=3), outside)
+    assert outside.std() > 1e-6
+
+
 @pytest.mark.parametrize("m", [Sphere(2), Torus(10), SO3()], ids=str)
 def test_inference_mode_gives_the_same_likelihoods(m):
     g = torch.Generator().manual_seed(1)

@@ -125,7 +125,7 @@ def test_training_calls_neither_divergence_nor_heat_kernel(monkeypatch):  # C1
     def forbidden(*args, **kwargs):
         raise AssertionError("training must not need this")
 
-    for module, name in ((likelihoods, "divergence"), (likelihoods, "_value_and_divergence"),
+    for module, name in ((likelihoods, "divergence"), (likelihoods, "value_and_divergence"),
                          (baselines, "sphere_log_heat_kernel")):  # fmt: skip
         monkeypatch.setattr(module, name, forbidden)
     m = Sphere(2)
@@ -175,6 +175,25 @@ def test_rejects(kwargs, t, error, match):
     zero = lambda x, s: torch.zeros_like(x)  # noqa: E731
     with pytest.raises(error, match=match):
         bridge_matching_loss(zero, zero, Sphere(2), SCHEDULE, x, x, torch.full((3,), t), x, **kwargs)
+
+
+def test_times_are_drawn_for_a_known_weighting_only():
+    with pytest.raises(ValueError, match=r"\['inverse', 'importance'\]"):
+        draw_times(SCHEDULE, 4, weighting="uniform")
+
+
+def test_rejects_ends_of_another_shape():
+    x = Sphere(2).random_uniform(3, generator=gen())
+    zero = lambda x, s: torch.zeros_like(x)  # noqa: E731
+    with pytest.raises(ValueError, match="x1 and xt must have one shape"):
+        bridge_matching_loss(zero, zero, Sphere(2), SCHEDULE, x, x[:1], torch.full((3,), 0.5), x)
+
+
+def test_inverse_weighting_stays_finite_when_the_noise_ends_at_zero():
+    x, t = torch.zeros(2, 1, dtype=torch.float64), torch.tensor([0.5, 1.0 - 1e-15], dtype=torch.float64)
+    zero = lambda x, s: torch.zeros_like(x)  # noqa: E731
+    loss = bridge_matching_loss(zero, zero, Euclidean(1), LinearSchedule(0.2, 0.0), x, x + 0.1, t, x)[0]
+    assert torch.isfinite(loss)
 
 
 def test_inverse_weighting_refuses_the_time_where_beta_is_zero():

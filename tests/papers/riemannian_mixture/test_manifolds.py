@@ -211,7 +211,13 @@ def test_no_global_random_numbers(global_random_state):
     assert global_random_state() == before
 
 
-def test_dimensions_may_be_numpy_integers():
-    assert Sphere(np.int64(2)).dim == 2
+@pytest.mark.parametrize("make", [Sphere, Torus, Hyperboloid, Euclidean])
+def test_dimensions_may_be_numpy_integers(make):
+    m, plain = make(np.int64(2)), make(2)
+    assert repr(m) == repr(plain)
+    assert all(type(getattr(m, name)) is int for name in ("dim", "ambient_dim", "noise_dim"))
+
+
+def test_dimensions_are_whole():
     with pytest.raises(ValueError, match="dim must be"):
         Sphere(2.0)

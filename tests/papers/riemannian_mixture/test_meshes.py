@@ -175,6 +175,70 @@ def test_has_no_logarithm_and_says_what_to_use(bumpy):
         bumpy.dist(x, x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_point_on_an_edge_belongs_to_the_face_with_the_lowest_index(bumpy, dtype):
+    v, f = bumpy.vertices, bumpy.faces
+    corner = v[f]  # a point on the edge from corner 0 to corner 1 of every face, lifted off the surface too
+    on_edge = 0.3 * corner[:, 0] + 0.7 * corner[:, 1]
+    shared = [set(edge) for edge in f[:, :2].tolist()]
+    lowest = torch.tensor(
+        [min(k for k, face in enumerate(f.tolist()) if edge <= set(face)) for edge in shared]
+    )
+    if dtype == torch.float64:
+        assert torch.equal(bumpy.closest_point(on_edge)[1], lowest)
+        at_vertices = bumpy.closest_point(v)[1]  # five or six faces meet there
+        expected = [min(k for k, face in enumerate(f.tolist()) if i in face) for i in range(len(v))]
+        assert at_vertices.tolist() == expected
+    # the face of a point does not depend on what was asked before
+    p = (on_edge + 0.2 * bumpy.normals).to(dtype)
+    point, _ = bumpy.closest_point(p)
+    right_after = bumpy.to_tangent(point, p)
+    bumpy.closest_point(torch.zeros(1, 3, dtype=dtype))  # forgets
+    assert torch.equal(bumpy.to_tangent(point, p), right_after)
+
+
+def test_faces_of_very_unequal_size_are_searched_exactly():
+    v, f = icosphere(2)
+    v = v * [1.0, 1.0, 12.0]  # slivers along the sides, small faces at the poles
+    mesh = Mesh(v, f, n_eig=5)
+    p = rng(3).standard_normal((300, 3)) * [1.5, 1.5, 12.0]
+    point, face = mesh._search(p)
+    every = mesh._search._among(p, np.tile(np.arange(len(f)), (len(p), 1)))
+    assert np.abs(np.linalg.norm(point - p, axis=1) - every[2]).max() < 1e-10
+    assert (face == every[1]).all()
+    assert len(mesh._search.owner) > len(f)  # large faces were cut into cells
+
+
+def test_vertices_and_faces_may_be_lists_views_or_numpy_numbers():
+    a = Mesh(V, F, n_eig=np.int64(5))
+    for vertices, faces in (
+        (V.tolist(), F.tolist()),
+        (V, F[::-1, ::-1][::-1]),
+        (torch.from_numpy(V), F.T.copy().T),
+    ):
+        b = Mesh(vertices, faces, n_eig=5)
+        assert torch.equal(b.vertices, a.vertices)  # to the last digit
+        torch.testing.assert_close(b.eigenvalues, a.eigenvalues)
+    a.vertices[0] += 1.0
+    assert V[0, 0] != float(a.vertices[0, 0])  # the caller's array is not ours
+
+
+@pytest.mark.parametrize("n_eig", [200, 12, 2.5, True])
+def test_a_small_mesh_names_the_remedy(n_eig):
+    with pytest.raises(ValueError, match=r"pass n_eig=11 or fewer"):
+        Mesh(V, F, n_eig=n_eig)
+    with pytest.raises(ValueError, match=r"pass n_eig=11 or fewer"):
+        Mesh(V, F)
+
+
+def test_no_points_and_one_point(bumpy):
+    none = bumpy.random_uniform(0, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert none.shape == (0, 3)
+    assert bumpy.project(none).shape == (0, 3)
+    assert bumpy.eig_fn(none).shape == (0, 60)
+    assert bumpy.random_uniform(1, generator=torch.Generator().manual_seed(0)).shape == (1, 3)
+
+
 def test_tensors_and_arrays_make_one_mesh():
     a, b = Mesh(V, F, n_eig=5), Mesh(torch.from_numpy(V).float(), torch.from_numpy(F).int(), n_eig=5)
     torch.testing.assert_close(a.eigenvalues, b.eigenvalues, rtol=1e-5, atol=0)

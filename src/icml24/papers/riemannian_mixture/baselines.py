@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .bridges import check_rows
+from .bridges import check_count, check_rows, times_of
 from .manifolds import Manifold, Sphere, Torus, draw_normal
 from .schedules import LinearSchedule
 
@@ -54,7 +54,7 @@ def rfm_loss(model: Drift, manifold: Manifold, x0: Tensor, x1: Tensor, t: Tensor
     check_rows(manifold, x0, "x0")
     check_rows(manifold, x1, "x1")
     with torch.no_grad():
-        column = torch.as_tensor(t, dtype=x0.dtype).expand(len(x0)).unsqueeze(-1)
+        column = times_of(t, x0).unsqueeze(-1)
         xt = manifold.exp(x0, column * manifold.log(x0, x1))
         target = manifold.log(xt, x1) / (1 - column)
     gap = model(xt, column.squeeze(-1)) - target
@@ -103,7 +103,7 @@ def rsgm_loss(
     Tensor, scalar
     """
     check_rows(manifold, x1, "x1")
-    t = torch.as_tensor(t, dtype=x1.dtype).expand(len(x1))
+    t = times_of(t, x1)
     clock = schedule.integral(torch.zeros_like(t), t)
     xt = brownian_walk(manifold, x1, clock, n_steps=n_steps, generator=generator)
     with torch.no_grad():
@@ -133,8 +133,7 @@ def brownian_walk(
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Geodesic random walk from `x` whose total variance a direction is `clock`, (n,)."""
-    if n_steps < 1:
-        raise ValueError(f"n_steps must be at least 1, got {n_steps!r}")
+    n_steps = check_count("n_steps", n_steps)
     spread = (clock / n_steps).sqrt().unsqueeze(-1)
     for _ in range(n_steps):
         eps = draw_normal((len(x), manifold.noise_dim), x, generator)

@@ -1,4 +1,4 @@
-r"""Experiments of the `full` profile: the original earth data, large tori, H^2, SO(3), Spot.
+r"""Large tori, H^2 and SO(3) in both profiles; in `full` the original earth data and Spot.
 
 Same training loop, same number of optimiser steps for every method in a row of a table.
 """
@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from icml24.common.random import generator as stream
-from icml24.common.rotations import so3_exp
+from icml24.common.rotations import so3_exp, so3_log
 
 from . import data
-from .experiments import Config, face_shares, mean_nll, total_variation
+from .experiments import Config, density_map, map_integral
 from .hyperboloid import Hyperboloid, wrapped_normal
-from .likelihoods import flow_log_likelihood
 from .manifolds import Sphere, Torus
+from .measures import face_shares, history, nll_rows, off_manifold, paired_gap, total_variation
 from .meshes import Mesh
 from .rotation_manifold import SO3
 from .sampling import sample
@@ -39,6 +39,7 @@ EARTH = Training(
     schedule=LinearSchedule(0.1, 0.001),
     weighting="importance",
 )
+SPOT_STEPS = 450
 RSGM_WALK = 30  # steps of the noising walk; the original uses 100
 
 
@@ -48,8 +49,10 @@ def earth(
     seed: int,
     *,
     steps: int,
+    seeds: int = 1,
     with_rsgm: bool = False,
     keep: tuple[int, ...] = (),
+    with_map: bool = False,
 ) -> dict[str, object]:
     """Test NLL of mixture, flow matching, (score matching,) kernel density and uniform law on earth data.
 
@@ -59,67 +62,79 @@ def earth(
     config, seed
     steps : int
         Optimiser steps of every method.
+    seeds : int
+        Training seeds of mixture and flow matching, on one split; the NLL are means over them.
     with_rsgm : bool
+        Score matching too, one seed.
     keep : tuple of int
-        Steps at which mixture and flow matching are judged on the way.
+        Steps at which mixture and flow matching are judged on the way (first seed): ``history``.
+    with_map : bool
+        Whether to return ``map``, its ``integral`` and ``samples`` of the first mixture.
     """
     m, training = Sphere(2), replace(EARTH, steps=steps)
     train, valid, test = data.split(rows, stream(seed, "earth split"))
     draw, prior = data.drawer(train), data.uniform_drawer(m)
-    mixture = train_mixture(m, draw, prior, training, seed, keep)
-    rfm = train_rfm(m, draw, prior, training, seed, keep)
-    runs = {"mixture": mixture, "RFM": rfm}
+    some = range(seed, seed + seeds)
+    runs = {
+        "mixture": [train_mixture(m, draw, prior, training, s, keep) for s in some],
+        "RFM": [train_rfm(m, draw, prior, training, s, keep) for s in some],
+    }
     if with_rsgm:
-        runs["RSGM"] = train_rsgm(m, draw, replace(training, n_sim=RSGM_WALK), seed)
+        runs["RSGM"] = [train_rsgm(m, draw, replace(training, n_sim=RSGM_WALK), seed)]
+    nll = {name: [nll_rows(run, m, test, config.ode_steps) for run in each] for name, each in runs.items()}
+    by_seed = {name: [float(one.mean()) for one in each] for name, each in nll.items()}
     kappa, kde = data.kernel_density(train, valid, test)
-    out: dict[str, object] = {name: mean_nll(run, m, test, config.ode_steps) for name, run in runs.items()}
-    out |= {f"seconds {name}": run.seconds for name, run in runs.items()}
+    out: dict[str, object] = {name: sum(values) / len(values) for name, values in by_seed.items()}
     out |= {
         "steps": steps,
+        "by seed": by_seed,
+        "gap": paired_gap(nll["mixture"], nll["RFM"], seed),
         "KDE": kde,
         "kappa": kappa,
         "uniform": m.log_volume,
-        "trained": mixture,
         "data": rows,
+        "history": {
+            name: history(runs[name][0], m, test, config.ode_steps) for name in ("mixture", "RFM") if keep
+        },
     }
-    out["history"] = {
-        name: {step: _judge(run, step, m, test, config.ode_steps) for step in (*keep, steps)}
-        for name, run in (("mixture", mixture), ("RFM", rfm))
-    }
+    if with_map:
+        mixture = runs["mixture"][0]
+        start = m.random_uniform(len(rows), generator=stream(seed, "earth start"))
+        walk = sample(mixture.models[0], m, training.schedule, start, generator=stream(seed, "earth walk"))
+        grid = density_map(mixture, m, config)
+        out |= {"map": grid, "integral": map_integral(*grid), "samples": walk, "off": off_manifold(m, walk)}
     return out
 
 
-def tori(
-    config: Config, seed: int, dims: tuple[int, ...] = (2, 10, 50), steps: int = 500
-) -> dict[int, dict[str, float]]:
-    """Wrapped normal of width 0.2 on T^n: nats a dimension, by n, mixture and flow matching."""
+def tori(config: Config, seed: int) -> dict[int, dict[str, float]]:
+    """Wrapped normal of width 0.2 on T^n by n: nats a dimension and CPU seconds per 1,000 steps.
+
+    Mixture, flow matching and score matching at the same number of steps; the walk of score
+    matching has `RSGM_WALK` steps.
+    """
     out = {}
-    training = Training(
-        steps=steps, batch=512, hidden=192, layers=3, schedule=LinearSchedule(0.2, 0.2), n_sim=8
-    )
-    for dim in dims:
-        m = Torus(dim)
+    for dim in config.tori_dims:
+        m, prior = Torus(dim), data.uniform_drawer(Torus(dim))
 
         def draw(n: int, g: torch.Generator, m: Torus = m) -> Tensor:
             return data.torus_normal(m, n, generator=g)
 
-        test = draw(500, stream(seed, "tori test", dim))
-        mixture = train_mixture(m, draw, data.uniform_drawer(m), training, seed)
-        rfm = train_rfm(m, draw, data.uniform_drawer(m), training, seed)
-        out[dim] = {
-            "mixture": mean_nll(mixture, m, test, 30) / dim,
-            "RFM": mean_nll(rfm, m, test, 30) / dim,
-            "truth": -float(data.torus_normal_log_prob(m, test).mean()) / dim,
-            "seconds mixture": mixture.seconds,
-            "seconds RFM": rfm.seconds,
+        test = draw(min(config.n_test, 300), stream(seed, "tori test", dim))
+        runs: dict[str, Trained] = {
+            "mixture": train_mixture(m, draw, prior, config.tori, seed),
+            "RFM": train_rfm(m, draw, prior, config.tori, seed),
+            "RSGM": train_rsgm(m, draw, replace(config.tori, n_sim=RSGM_WALK), seed),
         }
+        steps = min(config.ode_steps, 30)
+        out[dim] = {name: float(nll_rows(run, m, test, steps).mean()) / dim for name, run in runs.items()}
+        out[dim] |= {f"seconds {name}": 1000 * run.seconds / config.tori.steps for name, run in runs.items()}
+        out[dim]["truth"] = -float(data.torus_normal_log_prob(m, test).mean()) / dim
     return out
 
 
-def hyperboloid(config: Config, seed: int, steps: int = 1200) -> dict[str, object]:
+def hyperboloid(config: Config, seed: int) -> dict[str, object]:
     """Four modes on H^2 from a wrapped normal: total variation on a 12 x 12 grid of the Poincare ball."""
-    m = Hyperboloid(2)
-    training = Training(steps=steps, batch=512, hidden=128, layers=3, schedule=LinearSchedule(0.2, 0.001))
+    m, n = Hyperboloid(2), config.n_samples
 
     def prior(n: int, g: torch.Generator) -> Tensor:
         return wrapped_normal(m, n, std=0.5, generator=g)
@@ -127,54 +142,61 @@ def hyperboloid(config: Config, seed: int, steps: int = 1200) -> dict[str, objec
     def draw(n: int, g: torch.Generator) -> Tensor:
         return data.hyperboloid_modes(m, n, g)
 
-    trained = train_mixture(m, draw, prior, training, seed)
-    walk = sample(
-        trained.models[0], m, training.schedule, prior(20_000, stream(seed, "h2 start")),
-        generator=stream(seed, "h2 walk"),
-    )  # fmt: skip
-    fresh, again = draw(20_000, stream(seed, "h2 data")), draw(20_000, stream(seed, "h2 again"))
-    histograms = [
-        _ball_histogram(m, x) for x in (walk, fresh, again, prior(20_000, stream(seed, "h2 prior")))
-    ]
+    trained = train_mixture(m, draw, prior, config.h2, seed)
+    start = prior(n, stream(seed, "h2 start"))
+    walk = sample(trained.models[0], m, config.h2.schedule, start, generator=stream(seed, "h2 walk"))
+    fresh, again = draw(n, stream(seed, "h2 data")), draw(n, stream(seed, "h2 again"))
+    of_walk, of_data, of_again, of_prior = (_ball_histogram(m, x) for x in (walk, fresh, again, start))
     return {
-        "tv": total_variation(histograms[0], histograms[1]),
-        "data tv": total_variation(histograms[2], histograms[1]),
-        "prior tv": total_variation(histograms[3], histograms[1]),
+        "tv": total_variation(of_walk, of_data),
+        "data tv": total_variation(of_again, of_data),
+        "prior tv": total_variation(of_prior, of_data),
         "samples": m.to_ball(walk),
         "data": m.to_ball(fresh),
+        "off": off_manifold(m, walk),
     }
 
 
-def rotations(config: Config, seed: int, steps: int = 800) -> dict[str, object]:
+def rotations(config: Config, seed: int) -> dict[str, object]:
     """Three modes on SO(3): median angle to the nearest centre, of samples and of data."""
-    m = SO3()
-    training = Training(steps=steps, batch=512, hidden=128, layers=3, schedule=LinearSchedule(0.1, 0.001))
+    m, n = SO3(), min(config.n_samples, 5000)
 
     def draw(n: int, g: torch.Generator) -> Tensor:
         return data.so3_modes(m, n, g)
 
-    trained = train_mixture(m, draw, data.uniform_drawer(m), training, seed)
-    start = m.random_uniform(5000, generator=stream(seed, "so3 start"))
-    walk = sample(trained.models[0], m, training.schedule, start, generator=stream(seed, "so3 walk"))
-    fresh = draw(5000, stream(seed, "so3 data"))
-    angles = [_nearest_centre(m, x) for x in (walk, fresh)]
+    trained = train_mixture(m, draw, data.uniform_drawer(m), config.so3, seed)
+    start = m.random_uniform(n, generator=stream(seed, "so3 start"))
+    walk = sample(trained.models[0], m, config.so3.schedule, start, generator=stream(seed, "so3 walk"))
+    fresh = draw(n, stream(seed, "so3 data"))
+    (angles, nearest), (data_angles, _) = (_nearest_centre(m, x) for x in (walk, fresh))
     return {
-        "median": float(angles[0][0].median()),
-        "data median": float(angles[1][0].median()),
-        "shares": [float((angles[0][1] == k).double().mean()) for k in range(3)],
-        "angles": angles[0][0],
-        "data angles": angles[1][0],
+        "median": float(angles.median()),
+        "data median": float(data_angles.median()),
+        "shares": [float((nearest == k).double().mean()) for k in range(len(data.SO3_CENTRES))],
+        "angles": angles,
+        "data angles": data_angles,
+        "samples": so3_log(walk.unflatten(-1, (3, 3))),
+        "data": so3_log(fresh.unflatten(-1, (3, 3))),
+        "off": off_manifold(m, walk),
     }
 
 
-def spot(config: Config, seed: int, *, k: int = 10, steps: int = 300, upsample: int = 2) -> dict[str, object]:
+def spot(
+    config: Config, seed: int, *, k: int = 10, steps: int = SPOT_STEPS, upsample: int = 2
+) -> dict[str, object]:
     """Generation on Spot: the `k`-th eigenfunction as target, judged on the faces of the original mesh."""
     vertices, faces = data.obj("spot")
     mesh = Mesh(vertices, faces, n_eig=100)
     fine_vertices, fine_faces, mass = data.mesh_target(vertices, faces, k, upsample=upsample)
     pick = _face_drawer(fine_vertices, fine_faces, mass)
     training = Training(
-        steps=steps, batch=128, hidden=128, layers=3, schedule=LinearSchedule(0.2, 0.001), kind="spectral"
+        steps=steps,
+        batch=128,
+        hidden=128,
+        layers=3,
+        schedule=LinearSchedule(0.2, 0.001),
+        weighting="importance",
+        kind="spectral",
     )
     trained = train_mixture(mesh, pick, data.uniform_drawer(mesh), training, seed)
     n = 3000
@@ -197,33 +219,22 @@ def spot(config: Config, seed: int, *, k: int = 10, steps: int = 300, upsample: 
         "samples tv": total_variation(coarse[0], coarse[1]),
         "uniform tv": total_variation(coarse[2], coarse[1]),
         "data tv": total_variation(coarse[3], coarse[1]),
-        "seconds": trained.seconds,
+        "off": off_manifold(mesh, walk),
     }
 
 
 def steps_on_a_curved_manifold(
-    rows: Tensor, config: Config, seed: int, *, steps: int = 300
-) -> dict[int, float]:
-    """Test NLL on the globe by the number of simulation steps in training."""
+    rows: Tensor, config: Config, seed: int, *, steps: int = 200
+) -> dict[int, list[float]]:
+    """Test NLL on the globe by the number of simulation steps in training, one value a seed."""
     m = Sphere(2)
     train, _, test = data.split(rows, stream(seed, "curved split"))
-    out = {}
+    draw, prior, out = data.drawer(train), data.uniform_drawer(m), {}
     for n_sim in config.sims:
         training = replace(EARTH, steps=steps, n_sim=n_sim)
-        trained = train_mixture(m, data.drawer(train), data.uniform_drawer(m), training, seed)
-        out[n_sim] = mean_nll(trained, m, test, config.ode_steps)
+        runs = (train_mixture(m, draw, prior, training, s) for s in range(seed, seed + config.seeds))
+        out[n_sim] = [float(nll_rows(run, m, test, config.ode_steps).mean()) for run in runs]
     return out
-
-
-def _judge(run: Trained, step: int, m: Sphere, test: Tensor, ode_steps: int) -> float:
-    if step not in run.snapshots:
-        return mean_nll(run, m, test, ode_steps)
-    from .baselines import rfm_velocity
-    from .likelihoods import pf_ode_drift
-
-    models = run.snapshots[step]
-    velocity = pf_ode_drift(*models) if len(models) == 2 else rfm_velocity(models[0])
-    return -float(flow_log_likelihood(velocity, m, test, span=run.span, n_steps=ode_steps)[0].mean())
 
 
 def _ball_histogram(m: Hyperboloid, x: Tensor) -> Tensor:

@@ -72,10 +72,10 @@ def one_way_path(
 
 def bridge_curves(
     config: Config, manifolds: dict[str, Manifold], seed: int
-) -> dict[str, tuple[Tensor, Tensor]]:
+) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
     r"""Mean squared distance to the end over time, from distance 1.2 with :math:`\beta = \tfrac12`.
 
-    Returns, by manifold, (mean, bound) at the times k/100.
+    Returns, by manifold, (mean, bound, standard error of the mean) at the times k/100.
     """
     schedule, rho0, n_steps = LinearSchedule(0.5, 0.5), 1.2, 100
     s = torch.linspace(0, 1, n_steps + 1, dtype=torch.float64)
@@ -89,8 +89,9 @@ def bridge_curves(
         u = m.random_normal_tangent(x0, generator=g)
         z = m.exp(x0, rho0 * u / m.inner(x0, u, u).sqrt().unsqueeze(-1)).expand(config.n_paths, -1)
         path = one_way_path(m, x0.expand(config.n_paths, -1), z, schedule, n_steps, g)
-        mean = torch.stack([(m.dist(x, z) ** 2).mean() for x in path])
-        out[name] = (mean, rho0**2 * (1 - s) ** 2 + m.dim * 0.5 * s * (1 - s))
+        square = torch.stack([m.dist(x, z) ** 2 for x in path])
+        bound = rho0**2 * (1 - s) ** 2 + m.dim * 0.5 * s * (1 - s)
+        out[name] = (square.mean(1), bound, square.std(1) / config.n_paths**0.5)
     return out
 
 
@@ -110,7 +111,8 @@ def two_way_errors(
     Returns
     -------
     dict
-        By number of steps: lists ``one-way`` and ``two-way`` over `times` of the relative error.
+        By number of steps: lists over `times` of the relative error, ``one-way`` and ``two-way``,
+        and of the relative standard error of the two-way mean, ``noise``: an error below it is luck.
     """
     m, schedule, n = Torus(2), LinearSchedule(0.2, 0.2), 5 * config.n_paths
     total = schedule.integral(0.0, 1.0)
@@ -119,13 +121,15 @@ def two_way_errors(
     x1 = m.from_angles(torch.tensor([[-0.5, 0.5]], dtype=torch.float64)).expand(n, -1)
     out: dict[int, dict[str, list[float]]] = {}
     for n_steps in steps:
-        rows: dict[str, list[float]] = {"one-way": [], "two-way": []}
+        rows: dict[str, list[float]] = {"one-way": [], "two-way": [], "noise": []}
         for t in times:
             r = schedule.integral(0.0, t) / total
             exact = float(m.dist(x0[:1], x1[:1]) ** 2) * (1 - r) ** 2 + m.dim * total * r * (1 - r)
             one = one_way_path(m, x0, x1, schedule, n_steps, g, until=t)[-1]
             two = two_way_sample(m, x0, x1, torch.full((n,), t), schedule, n_steps=n_steps, generator=g)
-            for name, x in (("one-way", one), ("two-way", two)):
-                rows[name].append(abs(float((m.dist(x, x1) ** 2).mean()) - exact) / exact)
+            squares = {"one-way": m.dist(one, x1) ** 2, "two-way": m.dist(two, x1) ** 2}
+            for name, square in squares.items():
+                rows[name].append(abs(float(square.mean()) - exact) / exact)
+            rows["noise"].append(float(squares["two-way"].std()) / n**0.5 / exact)
         out[n_steps] = rows
     return out

@@ -7,7 +7,8 @@ the heat kernel nor a divergence, only these directions and a handful of steps.
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -107,7 +108,7 @@ def bridge_direction(
     tau: float = 0.25,
 ) -> Tensor:
     """Return what a bridge's rate multiplies: ``log_x(dest)`` or the spectral direction; (n, D)."""
-    _check_name("kind", kind, KINDS)
+    check_options(kind, weight=weight, tau=tau)
     if kind == "log":
         return manifold.log(x, dest)
     return spectral_direction(_check_mesh(manifold), x, dest, weight=weight, tau=tau)
@@ -135,7 +136,7 @@ def bridge_drift(
     schedule : LinearSchedule
     kind : {"log", "spectral"}
     weight, tau
-        As for `spectral_weights`; used by "spectral" only.
+        As for `spectral_weights`; used by "spectral" only, checked always.
 
     Returns
     -------
@@ -144,7 +145,7 @@ def bridge_drift(
     Raises
     ------
     ValueError
-        Unknown `kind` or `weight`.
+        Unknown `kind` or `weight`, shapes that do not fit.
     TypeError
         "spectral" on a manifold that is no `Mesh`.
     NotImplementedError
@@ -154,8 +155,10 @@ def bridge_drift(
     -----
     eq-riemannian_mixture-bridge.
     """
+    check_rows(manifold, x, "x")
+    check_rows(manifold, dest, "dest")
     direction = bridge_direction(manifold, x, dest, kind=kind, weight=weight, tau=tau)
-    return _times(schedule.rate(torch.as_tensor(t, dtype=x.dtype, device=x.device)), direction)
+    return schedule.rate(times_of(t, x)).unsqueeze(-1) * direction
 
 
 @torch.no_grad()
@@ -196,7 +199,7 @@ def two_way_sample(
         spread over both ends although the step stays ``h``; what the released code does.
     kind : {"log", "spectral"}
     **spectral_kw
-        `weight` and `tau` of the spectral direction.
+        `weight` and `tau`, as for `spectral_weights`; used by "spectral" only, checked always.
 
     Returns
     -------
@@ -210,16 +213,15 @@ def two_way_sample(
     TypeError
         "spectral" on a manifold that is no `Mesh`; unknown options.
     """
-    _check_name("kind", kind, KINDS)
+    check_options(kind, **spectral_kw)
     _check_name("grid", grid, GRIDS)
-    if isinstance(n_steps, bool) or n_steps < 1:
-        raise ValueError(f"n_steps must be at least 1, got {n_steps!r}")
+    n_steps = check_count("n_steps", n_steps)
     check_rows(manifold, x0, "x0")
     check_rows(manifold, x1, "x1")
     if x0.shape != x1.shape:
         raise ValueError(f"x0 and x1 must have one shape, got {tuple(x0.shape)} and {tuple(x1.shape)}")
     n = len(x0)
-    t = torch.as_tensor(t, dtype=x0.dtype, device=x0.device).expand(n)
+    t = times_of(t, x0)
     if not bool(((t >= 0) & (t <= schedule.T)).all()):
         raise ValueError(
             f"t must lie in [0, T] = [0, {schedule.T:g}], got values from {t.min():g} to {t.max():g}"
@@ -236,8 +238,6 @@ def two_way_sample(
     pull, spread = _step_tables(schedule, forward, t, n_steps, grid)
     if kind == "spectral":
         return _walk_on_mesh(_check_mesh(manifold), start, dest, pull, noise * spread, **spectral_kw)
-    if spectral_kw:
-        raise TypeError(f'options {sorted(spectral_kw)} belong to kind="spectral", not to kind="log"')
     x = start
     for i in range(n_steps):
         step = torch.addcmul(manifold.tangent_noise(x, noise[i]) * spread[i], pull[i], manifold.log(x, dest))
@@ -252,6 +252,33 @@ def check_rows(manifold: Manifold, x: Tensor, name: str) -> None:
             f"{name} must have shape (n, {manifold.ambient_dim}) on {manifold!r}; its last dimension is "
             f"{x.shape[-1] if x.ndim else 'missing'}, expected {manifold.ambient_dim} (got shape {tuple(x.shape)})"
         )
+
+
+def check_options(kind: str, **spectral_kw: Any) -> None:
+    """Refuse unknown options of a bridge (TypeError), unknown names and negative diffusion times (ValueError)."""
+    _check_name("kind", kind, KINDS)
+    if unknown := sorted(spectral_kw.keys() - {"weight", "tau"}):
+        raise TypeError(f"unknown options {unknown}; a bridge takes weight and tau")
+    _check_name("weight", spectral_kw.get("weight", WEIGHTS[0]), WEIGHTS)
+    if not spectral_kw.get("tau", 0.0) >= 0:
+        raise ValueError(f"tau must not be negative, got {spectral_kw['tau']!r}")
+
+
+def check_count(name: str, value: SupportsIndex) -> int:
+    """Return a number of steps as an int, or raise a ValueError that names it."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or operator.index(value) < 1:
+        raise ValueError(f"{name} must be at least 1 (an integer), got {value!r}")
+    return operator.index(value)
+
+
+def times_of(t: Tensor | float, x: Tensor) -> Tensor:
+    """Times for the rows of `x`, shape (n,), with its dtype; a number is taken for all rows."""
+    t = torch.as_tensor(t, dtype=x.dtype, device=x.device)
+    if t.ndim == 0 or t.shape == (1,):
+        return t.expand(len(x))
+    if t.shape != (len(x),):
+        raise ValueError(f"t must have shape (n,) = ({len(x)},) or be a number, got shape {tuple(t.shape)}")
+    return t
 
 
 def _step_tables(
@@ -298,10 +325,6 @@ def _spectral_step(mesh: Mesh, x: Tensor, face: Tensor, target: Tensor, w: Tenso
     square = (weighted * gap).sum(-1, keepdim=True)
     gradient = 2 * mesh.gradient_of(weighted, face)
     return -2 * square * gradient / (gradient * gradient).sum(-1, keepdim=True).clamp_min(_CLAMP)
-
-
-def _times(rate: Tensor, direction: Tensor) -> Tensor:
-    return rate.unsqueeze(-1) * direction if rate.ndim else rate * direction
 
 
 def _check_name(field: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -9,18 +9,21 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from icml24.common.figures import COLORS, MARKERS, label_lines, new
+from icml24.common.figures import COLORS, MARKERS, new, use_style
 
 from .data import lonlat
-from .meshes import Mesh
+from .solids import add_globe, circle, plot_paths, plot_rotations, plot_surfaces
 
 __all__ = [
     "plot_bounds",
     "plot_circle",
+    "plot_disk",
     "plot_history",
     "plot_map",
-    "plot_mesh",
     "plot_paths",
+    "plot_rotations",
+    "plot_surfaces",
+    "plot_tori",
     "plot_torsions",
     "plot_two_way",
     "plot_weighted_mean",
@@ -38,7 +41,7 @@ def plot_weighted_mean(
     fig, axes = new(7.0, 2.7, ncols=len(times))
     for ax, weight, mean, t in zip(axes, weights, means, times, strict=True):
         for radius in (math.pi / 3, 2 * math.pi / 3, math.pi):
-            _circle(ax, radius, COLORS["grey"], 1.0 if radius == math.pi else 0.5)
+            circle(ax, radius, COLORS["grey"], 1.0 if radius == math.pi else 0.5)
         for k in range(12):
             a = k * math.pi / 6
             ax.plot(
@@ -58,60 +61,10 @@ def plot_weighted_mean(
     return fig
 
 
-def plot_paths(sphere: Tensor, torus: Tensor, ball: Tensor, mesh: Mesh, on_mesh: Tensor) -> Any:
-    """Draw bridges to one end: sphere (3-D), torus (angles), Poincare ball, mesh (3-D).
-
-    Paths are (steps + 1, n, D); the torus in angles, (steps + 1, n, 2), the ball in ball coordinates.
-    """
-    import matplotlib.pyplot as plt
-
-    from icml24.common.figures import use_style
-
-    use_style()
-    fig = plt.figure(figsize=(7.0, 6.2), layout="constrained")
-    globe = fig.add_subplot(2, 2, 1, projection="3d")
-    _wire_sphere(globe)
-    flat, disk = fig.add_subplot(2, 2, 2), fig.add_subplot(2, 2, 3)
-    solid = fig.add_subplot(2, 2, 4, projection="3d")
-    _surface(solid, mesh, np.full(len(mesh.faces), 0.25), alpha=0.25)
-    names = ["blue", "orange", "green", "purple", "amber"]
-    for k in range(sphere.shape[1]):
-        color = COLORS[names[k % len(names)]]
-        globe.plot(*sphere[:, k].T.numpy(), color=color, lw=1.1)
-        a = torus[:, k].numpy().copy()
-        a[1:][np.abs(np.diff(a, axis=0)).max(1) > math.pi] = np.nan  # do not draw across the seam
-        flat.plot(a[:, 0], a[:, 1], color=color, lw=1.0)
-        disk.plot(*ball[:, k].T.numpy(), color=color, lw=1.0)
-        solid.plot(*on_mesh[:, k].T.numpy(), color=color, lw=1.1)
-    for ax, end in ((globe, sphere[-1, 0]), (solid, on_mesh[-1, 0])):
-        ax.scatter(*end.numpy(), color=COLORS["black"], s=28, marker="*", depthshade=False)
-        ax.set(box_aspect=(1, 1, 1))
-        ax.set_axis_off()
-    flat.plot(*torus[-1, 0].numpy(), "*", color=COLORS["black"], ms=9)
-    disk.plot(*ball[-1, 0].numpy(), "*", color=COLORS["black"], ms=9)
-    flat.set(
-        xlim=(-math.pi, math.pi),
-        ylim=(-math.pi, math.pi),
-        aspect="equal",
-        xlabel="angle 1 (rad)",
-        ylabel="angle 2 (rad)",
-    )
-    _circle(disk, 1.0, COLORS["grey"], 1.0)
-    disk.set(aspect="equal", xlabel="Poincaré ball, first axis", ylabel="second axis")
-    for ax, title in (
-        (globe, "sphere"),
-        (flat, "flat torus"),
-        (disk, "hyperbolic plane"),
-        (solid, "mesh, spectral"),
-    ):
-        ax.set_title(title)
-    return fig
-
-
-def plot_bounds(curves: Mapping[str, tuple[Tensor, Tensor]]) -> Any:
+def plot_bounds(curves: Mapping[str, tuple[Tensor, Tensor, Tensor]]) -> Any:
     """Draw the mean squared distance to the end over time beside its bound, one panel a manifold."""
     fig, axes = new(7.0, 2.5, ncols=len(curves), sharey=True)
-    for ax, (name, (mean, bound)) in zip(axes, curves.items(), strict=True):
+    for ax, (name, (mean, bound, _)) in zip(axes, curves.items(), strict=True):
         s = np.linspace(0, 1, len(mean))
         ax.plot(s, bound.numpy(), "--", color=COLORS["black"], lw=1.2, label="bound")
         ax.plot(s, mean.numpy(), color=COLORS["blue"], label="simulated")
@@ -125,8 +78,9 @@ def plot_two_way(errors: Mapping[int, Mapping[str, Sequence[float]]], times: Seq
     """Draw the relative error of the squared distance to the end over time, by number of steps."""
     fig, axes = new(7.0, 2.8, ncols=len(errors), sharey=True)
     for ax, (n_steps, rows) in zip(axes, errors.items(), strict=True):
-        for (name, values), color, marker in zip(rows.items(), ("orange", "blue"), MARKERS, strict=False):
-            ax.semilogy(times, np.maximum(values, 1e-3), marker=marker, color=COLORS[color], label=name)
+        for name, color, marker in (("one-way", "orange", MARKERS[0]), ("two-way", "blue", MARKERS[1])):
+            ax.semilogy(times, np.maximum(rows[name], 1e-3), marker=marker, color=COLORS[color], label=name)
+        ax.semilogy(times, rows["noise"], ":", color=COLORS["grey"], label="standard error")
         ax.set(title=f"N = {n_steps} steps", xlabel="time t")
     axes[0].set_ylabel(r"relative error of $E\,d(X_t, x_1)^2$")
     axes[0].legend(frameon=False)
@@ -161,24 +115,33 @@ def plot_map(
     data: Tensor,
     samples: Tensor,
     window: tuple[float, float, float, float] | None = None,
+    title: str = "",
 ) -> Any:
-    """Draw a log density on the whole earth (equirectangular), and data beside samples in a window.
+    """Draw a log density as a map (equirectangular) and on the globe, and data beside samples in a window.
 
     `window` is (west, east, south, north) in degrees; None shows the whole earth.
     """
-    fig, axes = new(7.0, 5.4, nrows=2, height_ratios=(1.15, 1.0))
+    import matplotlib.pyplot as plt
+
+    use_style()
+    fig = plt.figure(figsize=(7.0, 5.6), layout="constrained")
+    grid = fig.add_gridspec(2, 2, width_ratios=(1.0, 1.15), height_ratios=(1.2, 1.0))
+    whole, close = fig.add_subplot(grid[0, :]), fig.add_subplot(grid[1, 1])
     shown = np.maximum(log_density.numpy(), float(log_density.max()) - 12)
-    image = axes[0].pcolormesh(lon.numpy(), lat.numpy(), shown, cmap="cividis", shading="nearest")
-    fig.colorbar(image, ax=axes[0], label="log density (nats)")
-    _graticule(axes[0], (-180, 180, -90, 90), 30)
+    norm = plt.Normalize(shown.min(), shown.max())
+    image = whole.pcolormesh(lon.numpy(), lat.numpy(), shown, cmap="cividis", norm=norm, shading="nearest")
+    fig.colorbar(image, ax=whole, label="log density (nats)")
+    whole.set_title(title)
+    _graticule(whole, (-180, 180, -90, 90), 30)
+    add_globe(fig, grid[1, 0], lon, lat, shown, norm)
     west, east, south, north = window or (-180, 180, -90, 90)
     for x, name, color, marker in ((samples, "samples", "orange", "s"), (data, "data", "blue", "o")):
         longitude, latitude = lonlat(x)
-        axes[1].plot(
-            longitude, latitude, marker, ms=2.4, color=COLORS[color], alpha=0.45, label=name, ls="none"
+        close.plot(
+            longitude, latitude, marker, ms=1.6, color=COLORS[color], alpha=0.45, label=name, ls="none", mew=0
         )
-    _graticule(axes[1], (west, east, south, north), 5 if window else 30)
-    axes[1].legend(frameon=True, markerscale=2, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    _graticule(close, (west, east, south, north), 10 if window else 45)
+    close.legend(markerscale=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
     return fig
 
 
@@ -196,66 +159,58 @@ def plot_torsions(data: Tensor, samples: Tensor) -> Any:
     return fig
 
 
-def plot_mesh(mesh: Mesh, target: Tensor, shares: Tensor) -> Any:
-    """Draw face densities of target and samples on the mesh, in 3-D, on one colour scale."""
-    import matplotlib.pyplot as plt
-
-    from icml24.common.figures import use_style
-
-    use_style()
-    fig = plt.figure(figsize=(7.0, 3.4), layout="constrained")
-    area = mesh.areas.numpy()
-    densities = [target.numpy() / area, shares.numpy() / area]
-    top = max(d.max() for d in densities)
-    for k, (density, title) in enumerate(zip(densities, ("target", "samples"), strict=True)):
-        ax = fig.add_subplot(1, 2, k + 1, projection="3d")
-        _surface(ax, mesh, density / top)
-        ax.set_title(title)
-        ax.set_axis_off()
-    scale = plt.cm.ScalarMappable(cmap="cividis", norm=plt.Normalize(0, top))
-    fig.colorbar(scale, ax=fig.axes, label="density (1/area)", shrink=0.7)
-    return fig
-
-
 def plot_history(history: Mapping[str, Mapping[int, float]], levels: Mapping[str, float]) -> Any:
     """Draw test NLL against optimiser steps, with horizontal lines for other densities."""
-    fig, ax = new(6.0, 3.4)
-    for (name, curve), color, marker in zip(
-        history.items(), ("blue", "orange", "green"), MARKERS, strict=False
-    ):
+    fig, ax = new(6.0, 3.2)
+    for (name, curve), color, marker in zip(history.items(), ("blue", "orange"), MARKERS, strict=False):
         ax.semilogx(list(curve), list(curve.values()), marker=marker, color=COLORS[color], label=name)
-    for name, level in levels.items():
-        ax.axhline(level, color=COLORS["grey"], lw=1, ls="--")
-        ax.annotate(
-            name, (next(iter(next(iter(history.values())))), level), xytext=(0, 3), textcoords="offset points"
-        )
-    label_lines(ax)
+    for (name, level), style in zip(levels.items(), ("--", ":", "-."), strict=False):
+        ax.axhline(level, color=COLORS["grey"], lw=1.2, ls=style, label=name)
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     ax.set(xlabel="optimiser steps", ylabel="test NLL (nats)")
     return fig
 
 
-def _circle(ax: Any, radius: float, color: str, width: float) -> None:
-    a = np.linspace(0, 2 * math.pi, 200)
-    ax.plot(radius * np.cos(a), radius * np.sin(a), color=color, lw=width, zorder=0)
+def plot_tori(rows: Mapping[int, Mapping[str, float]]) -> Any:
+    """Draw nats a dimension (left) and CPU seconds per 1,000 steps (right) against the dimension of a torus."""
+    fig, axes = new(7.0, 2.9, ncols=2)
+    dims = list(rows)
+    for name, color, marker in zip(
+        ("mixture", "RFM", "RSGM"), ("blue", "orange", "green"), MARKERS, strict=False
+    ):
+        style = {"marker": marker, "color": COLORS[color], "label": name}
+        axes[0].semilogx(dims, [rows[n][name] for n in dims], **style)
+        axes[1].semilogx(dims, [rows[n][f"seconds {name}"] for n in dims], **style)
+    axes[0].semilogx(dims, [rows[n]["truth"] for n in dims], "--", color=COLORS["black"], label="truth")
+    axes[0].set_ylabel("test NLL (nats a dimension)")
+    axes[1].set_ylabel("CPU seconds per 1,000 steps")
+    axes[1].set_ylim(0, None)
+    for ax in axes:
+        ax.set(xlabel="dimension n", xticks=dims, xticklabels=[str(n) for n in dims])
+        ax.minorticks_off()
+    axes[0].legend(frameon=False)
+    return fig
 
 
-def _wire_sphere(ax: Any) -> None:
-    a, b = np.meshgrid(np.linspace(0, 2 * math.pi, 25), np.linspace(0, math.pi, 13))
-    ax.plot_wireframe(np.sin(b) * np.cos(a), np.sin(b) * np.sin(a), np.cos(b), color=COLORS["grey"], lw=0.3)
-
-
-def _surface(ax: Any, mesh: Mesh, level: np.ndarray, alpha: float = 1.0) -> None:
-    import matplotlib.pyplot as plt
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
-
-    corners = mesh.vertices[mesh.faces].numpy()
-    colors = plt.cm.cividis(level)
-    ax.add_collection3d(
-        Poly3DCollection(corners, facecolors=colors, edgecolors=(0, 0, 0, 0.25), linewidths=0.2, alpha=alpha)
-    )
-    low, high = corners.reshape(-1, 3).min(0), corners.reshape(-1, 3).max(0)
-    ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
-    ax.set_box_aspect(tuple(high - low))
+def plot_disk(data: Tensor, samples: Tensor) -> Any:
+    """Draw densities of data and samples in the Poincare disk, (n, 2) ball coordinates, on one colour scale."""
+    fig, axes = new(7.0, 3.3, ncols=2, sharex=True, sharey=True)
+    edges = np.linspace(-1, 1, 61)
+    counts = [np.histogram2d(*x.T.numpy(), bins=(edges, edges), density=True)[0] for x in (data, samples)]
+    top = max(float(np.quantile(c[c > 0], 0.995)) for c in counts)
+    for ax, count, title in zip(axes, counts, ("data", "samples"), strict=True):
+        image = ax.pcolormesh(edges, edges, np.ma.masked_equal(count.T, 0), cmap="cividis", vmin=0, vmax=top)
+        circle(ax, 1.0, COLORS["grey"], 1.0)
+        ax.set(
+            title=title,
+            aspect="equal",
+            xlabel="first axis of the disk",
+            xlim=(-1.02, 1.02),
+            ylim=(-1.02, 1.02),
+        )
+    axes[0].set_ylabel("second axis")
+    fig.colorbar(image, ax=axes, label="density in the disk", shrink=0.8)
+    return fig
 
 
 def _graticule(ax: Any, window: tuple[float, float, float, float], step: int) -> None:

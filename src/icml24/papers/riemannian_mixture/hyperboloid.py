@@ -46,7 +46,7 @@ class Hyperboloid(Manifold):
 
     def __init__(self, dim: int = 2) -> None:
         self.dim = self.noise_dim = check_dim("Hyperboloid", dim)
-        self.ambient_dim = dim + 1
+        self.ambient_dim = self.dim + 1
 
     def origin(self, like: Tensor) -> Tensor:
         """Return :math:`o = (1, 0, \\dots, 0)` with the dtype and device of `like`; (D,)."""

@@ -11,12 +11,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .bridges import check_rows
+from .bridges import check_count, check_rows, times_of
 from .manifolds import Euclidean, Manifold
 from .meshes import Mesh
 from .schedules import LinearSchedule
 
-__all__ = ["divergence", "flow_log_likelihood", "log_likelihood", "pf_ode_drift"]
+__all__ = ["divergence", "flow_log_likelihood", "log_likelihood", "pf_ode_drift", "value_and_divergence"]
 
 METHODS = ("rk4", "euler")
 EXACT_UP_TO = 12  # ambient numbers; above it one random probe a sample replaces the trace
@@ -81,7 +81,7 @@ def divergence(manifold: Manifold, fn: Drift, x: Tensor, t: Tensor, *, probe: Te
     eq-riemannian_mixture-divergence. **On a** `Mesh` the result is that of each face alone and is
     biased: the field turns where it crosses an edge, and no derivative inside a face sees it.
     """
-    return _value_and_divergence(manifold, fn, x, t, probe)[1]
+    return value_and_divergence(manifold, fn, x, t, probe)[1]
 
 
 def log_likelihood(
@@ -178,8 +178,7 @@ def flow_log_likelihood(
     check_rows(manifold, x, "x")
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; expected one of {list(METHODS)}")
-    if isinstance(n_steps, bool) or n_steps < 1:
-        raise ValueError(f"n_steps must be at least 1, got {n_steps!r}")
+    n_steps = check_count("n_steps", n_steps)
     if prior_log_prob is None:
         if not hasattr(manifold, "log_volume"):
             raise ValueError(f"{manifold!r} has no uniform law: give prior_log_prob")
@@ -190,7 +189,7 @@ def flow_log_likelihood(
     y, change = manifold.smooth_project(x.detach()), x.new_zeros(len(x))
 
     def rates(y: Tensor, s: float) -> tuple[Tensor, Tensor]:
-        return _value_and_divergence(manifold, velocity, manifold.smooth_project(y), s, probe)
+        return value_and_divergence(manifold, velocity, manifold.smooth_project(y), s, probe)
 
     for i in range(n_steps):
         s = start + i * h
@@ -208,21 +207,21 @@ def flow_log_likelihood(
     return (prior + change).detach(), y
 
 
-def _value_and_divergence(
+def value_and_divergence(
     manifold: Manifold, fn: Drift, x: Tensor, t: Tensor | float, probe: Tensor | None
 ) -> tuple[Tensor, Tensor]:
+    """Field and divergence from one evaluation, (n, D) and (n,), both detached; see `divergence`."""
     check_rows(manifold, x, "x")
     if probe is not None and probe.shape != x.shape:
         raise ValueError(f"probe must have the shape of x, {tuple(x.shape)}, got {tuple(probe.shape)}")
     with torch.inference_mode(False), torch.enable_grad():
         y = x.detach().clone().requires_grad_(True)
-        t = torch.as_tensor(t, dtype=x.dtype, device=x.device).clone().expand(len(x))
+        t = times_of(torch.as_tensor(t, dtype=x.dtype, device=x.device).clone(), x)
         probe = None if probe is None else probe.clone()
         value = fn(manifold.smooth_project(y), t)
         if not value.requires_grad:  # a field that does not depend on the point, such as zero
-            if bool(value.any()) and not isinstance(
-                manifold, (Euclidean, Mesh)
-            ):  # a constant is tangent there
+            constant_is_tangent = isinstance(manifold, Euclidean | Mesh)
+            if bool(value.any()) and not constant_is_tangent:
                 raise ValueError(
                     "fn returned a field without a graph (no_grad or detach inside?): its divergence is unknown; "
                     "let fn be differentiable in the point"

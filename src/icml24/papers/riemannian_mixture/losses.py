@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .bridges import KINDS, bridge_direction, check_rows
+from .bridges import bridge_direction, check_options, check_rows, times_of
 from .manifolds import Manifold
 from .schedules import LinearSchedule
 
@@ -55,7 +55,7 @@ def bridge_matching_loss(
     eps : float, default 1e-3
         Ends left out; enters the constant of "importance" only.
     kind, **spectral_kw
-        As for `bridge_drift`.
+        As for `two_way_sample`.
 
     Returns
     -------
@@ -65,21 +65,22 @@ def bridge_matching_loss(
     Raises
     ------
     ValueError
-        Unknown names, shapes that do not fit, times at 0 or T (the targets are infinite there), or
-        :math:`\beta(t) = 0` with "inverse".
+        Unknown names, shapes that do not fit, or times at 0 or T: the targets are infinite there. So
+        :math:`\beta_f = 0` with "inverse" never divides by zero.
 
     Notes
     -----
     eq-riemannian_mixture-loss. Gradients reach the models only.
     """
-    if weighting not in WEIGHTINGS:
-        raise ValueError(f"unknown weighting {weighting!r}; expected one of {list(WEIGHTINGS)}")
-    if kind not in KINDS:
-        raise ValueError(f"unknown kind {kind!r}; expected one of {list(KINDS)}")
+    _check_weighting(weighting)
+    check_options(kind, **spectral_kw)
     for name, rows in (("x0", x0), ("x1", x1), ("xt", xt)):
         check_rows(manifold, rows, name)
-    T = schedule.T
-    t = torch.as_tensor(t, dtype=xt.dtype, device=xt.device).expand(len(xt))
+        if rows.shape != xt.shape:
+            raise ValueError(
+                f"{name} and xt must have one shape, got {tuple(rows.shape)} and {tuple(xt.shape)}"
+            )
+    T, t = schedule.T, times_of(t, xt)
     if not bool(((t > 0) & (t < T)).all()):
         raise ValueError(
             f"t must lie strictly inside (0, T) = (0, {T:g}): the targets are infinite at the ends"
@@ -107,6 +108,7 @@ def draw_times(
     dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Draw the times that go with a weighting; (n,), in [eps, T - eps]."""
+    _check_weighting(weighting)
     u = torch.rand(n, generator=generator, dtype=dtype)
     if weighting == "importance":
         return schedule.importance_time(u, eps)
@@ -116,9 +118,9 @@ def draw_times(
 def _weight(schedule: LinearSchedule, t: Tensor, weighting: str, eps: float) -> Tensor:
     if weighting == "importance":
         return t.new_tensor(schedule.inv_beta_integral(eps, schedule.T - eps))
-    beta = schedule.beta(t)
-    if not bool((beta > 0).all()):
-        raise ValueError(
-            'weighting="inverse" divides by beta(t), which is zero here: use "importance" or beta_f > 0'
-        )
-    return 1 / beta
+    return 1 / schedule.beta(t)
+
+
+def _check_weighting(weighting: str) -> None:
+    if weighting not in WEIGHTINGS:
+        raise ValueError(f"unknown weighting {weighting!r}; expected one of {list(WEIGHTINGS)}")

@@ -169,7 +169,7 @@ class Sphere(Manifold):
 
     def __init__(self, dim: int = 2) -> None:
         self.dim = check_dim("Sphere", dim)
-        self.ambient_dim = self.noise_dim = dim + 1
+        self.ambient_dim = self.noise_dim = self.dim + 1
 
     @property
     def log_volume(self) -> float:
@@ -244,7 +244,7 @@ class Torus(Manifold):
 
     def __init__(self, dim: int = 2) -> None:
         self.dim = check_dim("Torus", dim)
-        self.ambient_dim = self.noise_dim = 2 * dim
+        self.ambient_dim = self.noise_dim = 2 * self.dim
 
     @property
     def log_volume(self) -> float:

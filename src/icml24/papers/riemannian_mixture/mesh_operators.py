@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _DENSE_UP_TO = 400  # vertices; below it a dense solve is faster and has no start vector
+_TIE = 1e-12  # of the size of the mesh: faces nearer to each other than this are equally near
 
 
 def check_mesh(vertices: np.ndarray, faces: np.ndarray) -> None:
@@ -121,11 +122,15 @@ def laplacian_eigenpairs(vertices: np.ndarray, faces: np.ndarray, k: int) -> tup
 
 
 class ClosestFace:
-    r"""Exact closest points on a mesh: a k-d tree over face centroids, then exact triangle tests.
+    r"""Exact closest points on a mesh: a k-d tree over cells, then exact triangle tests.
 
-    If the `k`-th nearest centroid is at distance :math:`c_k` and no face is farther than
-    :math:`r` from its own centroid, every face left out is at least :math:`c_k - r` away. A
-    point whose best candidate is nearer than that is settled; the others ask for four times as many.
+    A cell is a face, or a part of one that is large among its neighbours. If the `k`-th nearest cell
+    centroid is at distance :math:`c_k` and no cell reaches farther than :math:`r` from its centroid,
+    every cell left out is at least :math:`c_k - r` away. A point whose best candidate is nearer than
+    that is settled; the others ask for four times as many.
+
+    A point on an edge has several closest faces: the one with the lowest index is taken, so that the
+    answer depends on the point alone and not on the order of the candidates.
     """
 
     def __init__(self, vertices: np.ndarray, faces: np.ndarray) -> None:
@@ -137,27 +142,30 @@ class ClosestFace:
         #: gradients of the second and third barycentric coordinate, vectors in the face plane
         self.g1 = (g22[:, None] * self.e1 - g12[:, None] * self.e2) / det[:, None]
         self.g2 = (g11[:, None] * self.e2 - g12[:, None] * self.e1) / det[:, None]
-        centroid = self.corner.mean(1)
-        self.radii = np.linalg.norm(self.corner - centroid[:, None], axis=2).max(1)  # (F,)
+        self.slack = _TIE * float(np.ptp(self.corner.reshape(-1, 3), axis=0).max())
+        centroid, self.radii, self.owner = _cells(self.corner)
         self.radius = float(self.radii.max())
         self.tree = cKDTree(centroid)
 
     def __call__(self, p: np.ndarray, k: int = 6) -> tuple[np.ndarray, np.ndarray]:
         """Closest points, (n, 3), and their faces, (n,)."""
-        n_faces = len(self.corner)
-        k = min(k, n_faces)
-        distance, candidate = self.tree.query(p, k=range(1, k + 1))
-        point, face, best = self._among(p, candidate, distance)
-        if k < n_faces:
-            open_ = np.flatnonzero(best > np.maximum(distance[:, -1] - self.radius, 0.0))
+        n_cells = len(self.owner)
+        k = min(k, n_cells)
+        distance, cell = self.tree.query(p, k=range(1, k + 1))
+        point, face, best = self._among(p, self.owner[cell], distance - self.radii[cell])
+        if k < n_cells:
+            open_ = np.flatnonzero(best + self.slack > distance[:, -1] - self.radius)
             if open_.size:
                 point[open_], face[open_] = self(p[open_], 4 * k)
         return point, face
 
     def _among(
-        self, p: np.ndarray, candidate: np.ndarray, centroid_distance: np.ndarray | None = None
+        self, p: np.ndarray, candidate: np.ndarray, at_least: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Closest point, face and distance among the candidates of each row, (n, k)."""
+        """Closest point, face and distance among the candidates of each row, (n, k).
+
+        `at_least` holds lower bounds of the distances to the cells that the candidates stand for.
+        """
         a, e1, e2 = self.corner[candidate, 0], self.e1[candidate], self.e2[candidate]  # (n, k, 3)
         w = p[:, None] - a
         u = np.einsum("nkd,nkd->nk", w, self.g1[candidate])
@@ -167,17 +175,19 @@ class ClosestFace:
         gap = w - offset
         square = np.where(inside, np.einsum("nkd,nkd->nk", gap, gap), np.inf)
         worth = ~inside  # edges matter only where they could beat the best plane projection
-        if centroid_distance is not None:
-            worth &= centroid_distance - self.radii[candidate] < np.sqrt(square.min(1, keepdims=True))
+        if at_least is not None:
+            worth &= at_least <= np.sqrt(square.min(1, keepdims=True)) + self.slack
         edges = np.nonzero(worth)
         if edges[0].size:
             one, two = e1[edges], e2[edges]
             s, t = _on_edges(w[edges], one, two)
             offset[edges] = s[:, None] * one + t[:, None] * two
             square[edges] = ((w[edges] - offset[edges]) ** 2).sum(1)
-        pick = square.argmin(1)
+        away = np.sqrt(square)
+        tied = away <= away.min(1, keepdims=True) + self.slack
+        pick = np.where(tied, candidate, len(self.corner)).argmin(1)
         rows = np.arange(len(p))
-        return (a + offset)[rows, pick], candidate[rows, pick], np.sqrt(square[rows, pick])
+        return (a + offset)[rows, pick], candidate[rows, pick], away[rows, pick]
 
 
 def icosphere(subdivisions: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -213,6 +223,29 @@ def subdivide(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.n
     a, b, c = faces.T
     new = [np.stack(corner, 1) for corner in ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))]
     return np.concatenate([vertices, vertices[unique].mean(1)]), np.stack(new, 1).reshape(-1, 3)
+
+
+def _cells(corner: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut large triangles into quarters: centroids of the cells, (C, 3), their radii, and their faces, (C,).
+
+    A few large faces would otherwise spoil the search's bound for all the small ones. At most three
+    cuts, so that a mesh of very unequal faces stays a list of reasonable length.
+    """
+    face = np.arange(len(corner))
+    for cuts in range(4):
+        centroid = corner.mean(1)
+        radius = np.linalg.norm(corner - centroid[:, None], axis=2).max(1)
+        if cuts == 0:
+            limit = 1.2 * np.median(radius)
+        large = radius > limit
+        if cuts == 3 or not large.any():
+            break
+        a, b, c = np.moveaxis(corner[large], 1, 0)
+        ab, bc, ca = (a + b) / 2, (b + c) / 2, (c + a) / 2
+        quarters = [np.stack(part, 1) for part in ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))]
+        corner = np.concatenate([corner[~large], *quarters])
+        face = np.concatenate([face[~large], *[face[large]] * 4])
+    return centroid, radius, face
 
 
 def _on_edges(w: np.ndarray, e1: np.ndarray, e2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,8 @@ spectral direction of eq-riemannian_mixture-spectral instead, built from the eig
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+import operator
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 import torch
@@ -51,15 +52,12 @@ class Mesh(Manifold):
     dim, ambient_dim, noise_dim = 2, 3, 3
 
     def __init__(self, vertices: Any, faces: Any, n_eig: int = 200) -> None:
-        v = np.array(torch.as_tensor(vertices).detach().cpu(), dtype=np.float64)
-        f = np.array(torch.as_tensor(faces).detach().cpu())
+        v, f = _array(vertices).astype(np.float64), _array(faces)
         if not np.issubdtype(f.dtype, np.integer):
             raise ValueError(f"faces must be integers, got {f.dtype}")
         f = f.astype(np.int64)
         check_mesh(v, f)
-        if isinstance(n_eig, bool) or not 1 <= int(n_eig) <= len(v) - 1:
-            raise ValueError(f"n_eig must lie in [1, V - 1] = [1, {len(v) - 1}], got {n_eig!r}")
-        self.n_eig = int(n_eig)
+        self.n_eig = _check_n_eig(n_eig, len(v))
         lam, phi = laplacian_eigenpairs(v, f, self.n_eig)
         self._search = search = ClosestFace(v, f)
         cross = np.cross(search.e1, search.e2)
@@ -81,8 +79,10 @@ class Mesh(Manifold):
     def closest_point(self, p: Tensor) -> tuple[Tensor, Tensor]:
         """Closest points of the mesh, (n, 3), and the faces they lie on, (n,) int64; no gradient.
 
-        The last query and its answer are remembered by value: one step of a walk asks for the faces
-        of the same points several times, and starts where the step before ended.
+        A point on an edge belongs to the face with the lowest index. The last query and its answer are
+        remembered by value: one step of a walk asks for the faces of the same points several times,
+        and in float64 starts where the step before ended. (In float32 rounding moves that point off
+        its edge, so it is searched anew: an answer never depends on what was asked before.)
         """
         for asked, point_t, face_t in self._last:
             if asked.shape == p.shape and asked.dtype == p.dtype and torch.equal(asked, p.detach()):
@@ -92,7 +92,9 @@ class Mesh(Manifold):
         point_t = torch.from_numpy(point).reshape(p.shape).to(p.dtype)
         face_t = torch.from_numpy(face).reshape(p.shape[:-1])
         answer = point_t.clone(), face_t.clone()
-        self._last = [(p.detach().clone(), *answer), (answer[0], *answer)]
+        self._last = [(p.detach().clone(), *answer)]
+        if p.dtype == torch.float64:
+            self._last.append((answer[0], *answer))
         return point_t, face_t
 
     def eig_fn(self, x: Tensor) -> Tensor:
@@ -178,6 +180,20 @@ class Mesh(Manifold):
         return f"Mesh({len(self.vertices)} vertices, {len(self.faces)} faces, n_eig={self.n_eig})"
 
 
+def _array(rows: Any) -> np.ndarray:
+    return rows.detach().cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows)
+
+
+def _check_n_eig(n_eig: int, n_vertices: int) -> int:
+    whole = isinstance(n_eig, SupportsIndex) and not isinstance(n_eig, bool)
+    if not whole or not 1 <= operator.index(n_eig) <= n_vertices - 1:
+        raise ValueError(
+            f"n_eig must be an integer in [1, V - 1] = [1, {n_vertices - 1}], got {n_eig!r}: a mesh of "
+            f"{n_vertices} vertices has no more eigenpairs; pass n_eig={n_vertices - 1} or fewer"
+        )
+    return operator.index(n_eig)
+
+
 class SmoothNormalMesh(Mesh):
     r"""A mesh whose tangent spaces turn gradually: vertex normals interpolated over each face.
 
@@ -212,6 +228,7 @@ def points_on_faces(
     weight : Tensor, shape (F,)
         Probability mass of each face up to a factor (a density times the area, for a density).
     n : int
+        Zero gives no rows.
     generator : torch.Generator, optional
 
     Returns
@@ -219,6 +236,8 @@ def points_on_faces(
     Tensor, shape (n, 3), float64
         Barycentric coordinates :math:`(1-\sqrt u,\ \sqrt u(1-v),\ \sqrt u\,v)`.
     """
+    if n == 0:  # multinomial refuses to draw nothing
+        return mesh.vertices.new_empty(0, 3)
     face = torch.multinomial(weight.double(), n, replacement=True, generator=generator)
     u, v = torch.rand(2, n, generator=generator, dtype=torch.float64)
     root = u.sqrt()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .bridges import check_rows
+from .bridges import check_rows, times_of
 from .manifolds import Manifold
 from .schedules import LinearSchedule
 
@@ -57,7 +57,7 @@ def mixture_drift(
         raise ValueError("weights must not be negative, and each row needs a positive sum")
     logs = manifold.log(x.unsqueeze(1), dests.unsqueeze(0))  # (n, m, D)
     mean = ((weights / total).to(x.dtype).unsqueeze(1) @ logs).squeeze(1)
-    rate = schedule.rate(torch.as_tensor(t, dtype=x.dtype, device=x.device).expand(len(x)))
+    rate = schedule.rate(times_of(t, x))
     return rate.unsqueeze(-1) * mean
 
 
@@ -105,7 +105,7 @@ def gaussian_drifts(
     total = schedule.integral(0.0, schedule.T)
 
     def parts(x: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        t = torch.as_tensor(t, dtype=x.dtype, device=x.device).expand(len(x)).unsqueeze(-1)
+        t = times_of(t, x).unsqueeze(-1)
         m0, m1 = (torch.as_tensor(m, dtype=x.dtype, device=x.device) for m in (mean0, mean1))
         r = schedule.integral(torch.zeros_like(t), t) / total
         V = (1 - r) ** 2 * std0**2 + r**2 * std1**2 + total * r * (1 - r)

@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from .bridges import check_count
 from .manifolds import Manifold
 
 __all__ = ["DriftMLP"]
@@ -53,9 +54,7 @@ class DriftMLP(nn.Module):
         super().__init__()
         if act not in ACTIVATIONS:
             raise ValueError(f"unknown act {act!r}; expected one of {sorted(ACTIVATIONS)}")
-        for name, value in (("hidden", hidden), ("layers", layers)):
-            if isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value!r}")
+        hidden, layers = check_count("hidden", hidden), check_count("layers", layers)
         self.manifold = manifold
         self.act = act
         sizes = [manifold.ambient_dim + 1, *[hidden] * layers, manifold.ambient_dim]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .bridges import check_rows
+from .bridges import check_count, check_rows
 from .manifolds import Manifold
 from .schedules import LinearSchedule
 
@@ -70,8 +70,7 @@ def sample(
         raise ValueError(f"unknown mode {mode!r}; expected one of {list(MODES)}")
     if mode == "ode" and model_b is None:
         raise ValueError('mode="ode" needs both drifts: give model_b')
-    if isinstance(n_steps, bool) or n_steps < 1:
-        raise ValueError(f"n_steps must be at least 1, got {n_steps!r}")
+    n_steps = check_count("n_steps", n_steps)
     if not 0 <= eps < schedule.T:
         raise ValueError(f"eps must lie in [0, T) = [0, {schedule.T:g}), got {eps!r}")
     h = (schedule.T - eps) / n_steps

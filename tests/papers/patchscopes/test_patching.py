@@ -39,9 +39,13 @@ def test_operation_is_a_hook_on_the_module(gpt, source_layer, target_layer, sour
 
 
 @pytest.mark.equation("eq-patchscopes-noop")
-def test_noop_changes_nothing(gpt, plain):
+def test_noop_changes_nothing(gpt, plain, make_hf):
     # E1: same prompt, place and layer: the value written is the value that stood there
-    for model in (gpt, plain):
+    for model in (
+        gpt,
+        plain,
+        *(ps.HFResidualLM(make_hf(kind)) for kind in ("llama", "gpt_neox", "gptj", "gpt2")),
+    ):
         plainly = model.unembed(ps.run_layers(model, model.embed(S[None]), 0, model.n_layers))
         for layer in range(model.n_layers + 1):
             for position in range(len(S)):
@@ -50,9 +54,13 @@ def test_noop_changes_nothing(gpt, plain):
 
 
 @pytest.mark.equation("eq-patchscopes-lens")
-def test_logit_lens_is_the_patch_at_the_last_layer(gpt, plain):
+def test_logit_lens_is_the_patch_at_the_last_layer(gpt, plain, make_hf):
     # E2, and the lens itself against the module's own norm and output matrix
-    for model in (gpt, plain):
+    for model in (
+        gpt,
+        plain,
+        *(ps.HFResidualLM(make_hf(kind)) for kind in ("llama", "gpt_neox", "gptj", "gpt2")),
+    ):
         stream = ps.residual_stream(model, S)
         for layer in range(model.n_layers + 1):
             for position in (0, 3, -1):
@@ -182,6 +190,7 @@ def test_rejects_places(plain, spec, error, match):
         (T, torch.zeros(1, 11).double(), ValueError, "fit_affine"),
         (T, torch.zeros(12).double(), ValueError, "shape"),
         (T, torch.zeros(1, 12), TypeError, "float32"),
+        (T, [[0.0] * 12], TypeError, "must be a tensor"),
         (T.expand(3, -1), torch.zeros(2, 12).double(), ValueError, "3 target prompts for 2 vectors"),
     ],
 )

@@ -44,8 +44,8 @@ def fit_affine(X: Tensor, Y: Tensor, *, ridge: float = 0.0) -> AffineMap:
 
     Parameters
     ----------
-    X : Tensor, shape (N, d_in), floating
-    Y : Tensor, shape (N, d_out), floating
+    X : Tensor or array, shape (N, d_in), floating
+    Y : Tensor or array, shape (N, d_out), floating
     ridge : float, default 0.0
         :math:`\lambda`, in squared units of `X` (it is added to the diagonal of the centred Gram
         matrix); the bias is not penalised. At 0 the minimum-norm solution is taken.
@@ -66,6 +66,7 @@ def fit_affine(X: Tensor, Y: Tensor, *, ridge: float = 0.0) -> AffineMap:
     UserWarning
         ``ridge = 0`` and N <= d_in + 1: the map interpolates its data and predicts nothing.
     """
+    X, Y = torch.as_tensor(X), torch.as_tensor(Y)
     for name, value in (("X", X), ("Y", Y)):
         if value.dim() != 2 or not value.numel():
             raise ValueError(f"{name} must have shape (N, d), N >= 1; got {tuple(value.shape)}")

@@ -67,14 +67,14 @@ def has_tables() -> bool:
 
 
 def snippets(count: int, seed: int, purpose: str, *, tables: bool | None = None) -> list[str]:
-    """Distinct-by-position text snippets, drawn without replacement from a seeded order.
+    """Text snippets in a seeded order: table prompts without repetition, or random places of the text.
 
     Parameters
     ----------
     count : int
     seed : int
     purpose : str
-        ``"train"`` and ``"validation"`` draw from disjoint halves of the text, so no snippet of one
+        ``"train"`` and ``"validation"`` draw from disjoint parts of the text, so no snippet of one
         serves the other.
     tables : bool, optional
         The authors' prompts (true) or the King James text (false); by default what is here.

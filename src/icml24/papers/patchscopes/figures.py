@@ -126,7 +126,8 @@ def plot_speed_up(layers: Sequence[int], modelled: Sequence[float], measured: Se
     ax.plot(layers, measured, "o", color=COLORS["orange"], label="clock, a batch of patches")
     ax.set_xlabel("target layer l*")
     ax.set_ylabel("times cheaper")
-    ax.set_yscale("log")
+    ax.set_yscale("log", base=2)
+    ax.yaxis.set_major_formatter("{x:g}")
     ax.legend()
     return fig
 

@@ -283,10 +283,8 @@ class HFResidualLM:
         ours = self.unembed(run_layers(self, self.embed(ids), 0, self.n_layers))
         theirs = self.model(ids).logits
         gap = float((ours - theirs).abs().max())
-        half = theirs.dtype in (
-            torch.float16,
-            torch.bfloat16,
-        )  # there, the order of sums shows in the third digit
+        # in half precision, the order of sums shows in the third digit
+        half = theirs.dtype in (torch.float16, torch.bfloat16)
         allowed = 0.05 * float(theirs.abs().max()) if half else 1e-3
         if not gap <= allowed:
             raise ValueError(

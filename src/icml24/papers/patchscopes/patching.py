@@ -139,6 +139,8 @@ def patchscope(
 
 def check_vectors(model: ResidualLM, vectors: Tensor, dtype: torch.dtype, *, prompts: int = 1) -> None:
     """Vectors must be (B, d) in the model's dtype, as many as there are prompts when there are several."""
+    if not isinstance(vectors, Tensor):
+        raise TypeError(f"vectors must be a tensor (B, {model.d_model}); got {type(vectors).__name__}")
     if vectors.dim() != 2 or vectors.shape[-1] != model.d_model:
         raise ValueError(
             f"vectors must have shape (B, {model.d_model}); got {tuple(vectors.shape)} "

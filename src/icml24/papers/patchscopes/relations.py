@@ -12,7 +12,7 @@ from .data import RELATIONS, Record, one_per_subject, relation_rows
 from .experiments import Config, changed_by_strict
 from .models import ResidualLM
 from .probes import folds_by_subject, folds_within_subject, probe_hits
-from .sweeps import attribute_sweep, subject_states
+from .sweeps import NothingKnown, attribute_sweep, subject_states
 
 __all__ = ["Relation", "measure_relations"]
 
@@ -80,7 +80,7 @@ def measure_relations(
                 max_new_tokens=config.relation_tokens,
                 suffix=suffix,
             )
-        except ValueError:  # nothing known: nothing to read
+        except NothingKnown:
             continue
         if len(sweep["kept"]) >= 4:
             out.append(_relation(name, model, tokenizer, records, sweep, rows, config))

@@ -13,10 +13,14 @@ from .models import ResidualLM, check_layer, check_position, check_prompt
 from .patching import states_at
 from .readouts import attribute_hit
 
-__all__ = ["attribute_sweep", "next_token_sweep"]
+__all__ = ["NothingKnown", "attribute_sweep", "next_token_sweep"]
 
 ROWS = 64  # patched rows a batch: large enough for full speed, small enough for memory
 BASELINE_TOKENS = 10
+
+
+class NothingKnown(ValueError):
+    """The unpatched model states the attribute of no record, so there is nothing to read."""
 
 
 @torch.no_grad()
@@ -59,11 +63,16 @@ def next_token_sweep(
     Raises
     ------
     ValueError
-        No source, different numbers of sources and positions, a layer outside 0..L or without map.
+        No source, several prompts in one source, different numbers of sources and positions, a
+        layer outside 0..L or without map.
     IndexError
         A position outside its source.
     """
-    prompts = [check_prompt(ids, f"sources[{j}]")[0] for j, ids in enumerate(sources)]
+    rows = [check_prompt(ids, f"sources[{j}]") for j, ids in enumerate(sources)]
+    several = [j for j, ids in enumerate(rows) if len(ids) > 1]
+    if several:
+        raise ValueError(f"sources {several} hold several prompts; give each as a source of its own, (T,)")
+    prompts = [ids[0] for ids in rows]
     if not prompts or len(prompts) != len(positions):
         raise ValueError(
             f"expected one position a source; got {len(prompts)} sources, {len(positions)} positions"
@@ -159,7 +168,7 @@ def attribute_sweep(
     ------
     ValueError
         No record, a subject that is not in its prompt, more than one target prompt, a layer
-        outside 0..L, or no record left after the filter.
+        outside 0..L, or no record left after the filter (`NothingKnown`).
     """
     if not records:
         raise ValueError("no records; expected at least one")
@@ -172,7 +181,7 @@ def attribute_sweep(
     baselines = baseline_texts(model, tokenizer, records, suffix=suffix)
     kept = [j for j, text in enumerate(baselines) if attribute_hit(text, records[j]["object"])]
     if not kept:
-        raise ValueError(
+        raise NothingKnown(
             f"the unpatched model states the attribute of none of {len(records)} records; "
             "nothing can be read that it does not know"
         )

@@ -156,7 +156,7 @@ class RotaryGPTLM:
 
     Parameters
     ----------
-    model : RotaryGPT
+    model : icml24.common.gpt.RotaryGPT
         Used as it is, in its dtype; its parameters are not frozen.
     """
 

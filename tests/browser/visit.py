@@ -129,9 +129,10 @@ def look(context, base: str, page: str, *, axe: bool) -> Visit:
             tab.wait_for_timeout(400)  # the theme makes what now scrolls focusable, a little later
             seen.axe += [f"narrow: {v}" for v in tab.evaluate(FOCUSABLE)]
             tab.set_viewport_size(WIDE)
+            tab.add_style_tag(content="*, *::before, *::after { transition: none !important; }")
             tab.emulate_media(color_scheme="dark")
             tab.wait_for_function("document.documentElement.dataset.theme === 'dark'")
-            tab.wait_for_timeout(250)  # colours fade over
+            tab.wait_for_timeout(250)
             seen.axe += [f"dark: {v}" for v in tab.evaluate(CONTRAST)]
     finally:
         tab.close()

@@ -201,7 +201,7 @@ def test_learns_to_recite_and_to_answer():
     assert calls == list(range(1, 91))
     assert history["loss"][-1] < 0.2 < history["loss"][0]
     assert set(evaluate_bio(model, corpus, "train").values()) == {1.0}
-    finetune_qa(model, corpus, TrainConfig(steps=60, batch_size=12, lr=5e-3, weight_decay=0.01, warmup=10))
+    finetune_qa(model, corpus, TrainConfig(steps=150, batch_size=12, lr=5e-3, weight_decay=0.01, warmup=10))
     assert set(evaluate_qa(model, corpus, "train")["exact"].values()) == {1.0}
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import gguf
 import numpy as np
 import pytest
 import torch
 
 from icml24.common import checkpoints
-
-gguf = pytest.importorskip("gguf")
 
 
 @pytest.fixture

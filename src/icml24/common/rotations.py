@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["hat", "random_so3", "so3_exp", "so3_geodesic", "so3_log", "vee"]
+__all__ = ["hat", "quaternion_rotation", "random_so3", "so3_exp", "so3_geodesic", "so3_log", "vee"]
 
 
 def hat(w: Tensor) -> Tensor:
@@ -122,6 +122,19 @@ def so3_geodesic(t: Tensor | float, R1: Tensor, R0: Tensor) -> Tensor:
     return R0 @ so3_exp(t * so3_log(R0.transpose(-1, -2) @ R1))
 
 
+def quaternion_rotation(q: Tensor) -> Tensor:
+    """Rotation of a unit quaternion, scalar part first; (..., 4) to (..., 3, 3)."""
+    w, x, y, z = q.unbind(-1)
+    return torch.stack(
+        (
+            1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+            2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+            2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+        ),
+        dim=-1,
+    ).unflatten(-1, (3, 3))  # fmt: skip
+
+
 def random_so3(
     shape: tuple[int, ...],
     *,
@@ -131,12 +144,4 @@ def random_so3(
 ) -> Tensor:
     """Draw from the Haar measure: normalised normal quaternions; ``(*shape, 3, 3)``."""
     q = torch.randn(*shape, 4, generator=generator, dtype=dtype, device=device)
-    w, x, y, z = (q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)).unbind(-1)
-    return torch.stack(
-        (
-            1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
-            2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
-            2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
-        ),
-        dim=-1,
-    ).unflatten(-1, (3, 3))  # fmt: skip
+    return quaternion_rotation(q / torch.linalg.vector_norm(q, dim=-1, keepdim=True))

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from icml24.common.rotations import quaternion_rotation
+
 from .attention import InvariantPointAttention, lecun_linear, zero_linear
 from .config import PepFlowConfig
 from .embedders import TYPES, AngularEncoding, mlp
@@ -182,13 +184,5 @@ class FrameUpdate(nn.Module):
 
 def _rotation_of(q: Tensor) -> Tensor:
     """Rotation of the normalised quaternion (1, q); (..., 3) to (..., 3, 3)."""
-    w = (1 + q.square().sum(-1)).rsqrt()
-    x, y, z = (q * w.unsqueeze(-1)).unbind(-1)
-    return torch.stack(
-        (
-            1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
-            2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
-            2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
-        ),
-        dim=-1,
-    ).unflatten(-1, (3, 3))  # fmt: skip
+    w = (1 + q.square().sum(-1, keepdim=True)).rsqrt()
+    return quaternion_rotation(torch.cat((w, q * w), dim=-1))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from icml24.common.random import generator as stream
+from icml24.common.schedules import warmup_decay
 
 from .batches import collate, repeat, validate
 from .config import PepFlowConfig
@@ -120,7 +121,9 @@ def _fit(batches, training: Training, seed: int, *, cosine: bool) -> Trained:
     losses: dict[str, list[float]] = {name: [] for name in LOSS_WEIGHTS}
     for step in range(training.steps):
         for group in optimiser.param_groups:
-            group["lr"] = training.lr * _rate(step, training, cosine)
+            group["lr"] = training.lr * (
+                warmup_decay(step, training.steps, warmup=training.warmup, floor=0.0) if cosine else 1.0
+            )
         batch = validate(batches(step), torch.float32)
         gen = batch["gen_mask"]
         free = [gen & (key in training.modalities) for key in ("bb", "ang", "seq")]
@@ -135,12 +138,3 @@ def _fit(batches, training: Training, seed: int, *, cosine: bool) -> Trained:
         for name in LOSS_WEIGHTS:
             losses[name].append(parts[name].item())
     return Trained(model.eval(), losses)
-
-
-def _rate(step: int, training: Training, cosine: bool) -> float:
-    if not cosine:
-        return 1.0
-    if step < training.warmup:
-        return (step + 1) / training.warmup
-    done = (step - training.warmup) / max(training.steps - training.warmup, 1)
-    return 0.5 * (1 + math.cos(math.pi * done))

@@ -8,7 +8,6 @@ steps compares methods and nothing else.
 from __future__ import annotations
 
 import copy
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from icml24.common.random import generator as stream
+from icml24.common.schedules import warmup_decay
 
 from .baselines import rfm_loss, rfm_velocity, rsgm_loss, rsgm_velocity
 from .bridges import two_way_sample
@@ -124,7 +124,7 @@ def fit(
     start = time.process_time()  # not the clock: other work on the machine is none of ours
     for step in range(config.steps):
         for group in optimizer.param_groups:
-            group["lr"] = config.lr * _learning_rate(step, config.warmup, config.steps)
+            group["lr"] = config.lr * warmup_decay(step, config.steps, warmup=config.warmup, floor=0.0)
         value = loss(generator)
         optimizer.zero_grad(set_to_none=True)
         value.backward()
@@ -224,9 +224,3 @@ def _networks(manifold: Manifold, config: Training, seed: int, names: Sequence[s
         DriftMLP(manifold, config.hidden, config.layers, config.act, generator=stream(seed, "weights", name))
         for name in names
     ]
-
-
-def _learning_rate(step: int, warmup: int, steps: int) -> float:
-    if step < warmup:
-        return (step + 1) / warmup
-    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))

@@ -96,7 +96,7 @@ class Config:
     place_steps: int = 200
 
 
-QUICK = Config()
+QUICK = Config(qa_steps=220)  # as many as fit two minutes; training people answer long before
 FULL = Config(
     variants=(
         "single",

@@ -85,6 +85,29 @@ def test_one_step_moves_by_the_scheduled_rate(make_model, corpus):
     assert rates == [1]
 
 
+@pytest.mark.equation("eq-knowledge_extraction-schedule")
+@pytest.mark.parametrize("kind", ["cosine", "linear"])
+def test_every_step_uses_the_scheduled_rate(make_model, corpus, monkeypatch, kind):
+    """Pretraining falls to a tenth by half a cosine wave, finetuning to zero along a line."""
+    rates = []
+    original = torch.optim.AdamW.step
+
+    def spy(self, *args, **kwargs):
+        rates.append(self.param_groups[0]["lr"])
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", spy)
+    config = TrainConfig(steps=12, batch_size=2, lr=2e-3, warmup=4)
+    (pretrain if kind == "cosine" else finetune_qa)(make_model(), corpus, config)
+    expected = [2e-3 * (s + 1) / 4 for s in range(4)]
+    for s in range(4, 12):
+        fall = (s - 4) / 8
+        expected.append(
+            2e-3 * (0.1 + 0.45 * (1 + math.cos(math.pi * fall)) if kind == "cosine" else 1 - fall)
+        )
+    assert rates == pytest.approx(expected, rel=1e-12)
+
+
 def test_training_is_reproducible_and_leaves_global_streams_alone(make_model, corpus, global_random_state):
     before = global_random_state()
     config = TrainConfig(steps=3, batch_size=4, seed=2)

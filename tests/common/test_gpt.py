@@ -308,6 +308,8 @@ def test_rotary_rejects():
     for x in (torch.zeros(4, 8), torch.zeros(5, 6), torch.zeros(6)):
         with pytest.raises(ValueError, match="tables"):
             apply_rotary(x, cos, sin)
+    with pytest.raises(ValueError, match="tables"):
+        apply_rotary(torch.zeros(1, 6), cos[0], sin[0])
 
 
 def test_model_rejects():

@@ -76,7 +76,7 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     ValueError
         Tables that do not fit `x`.
     """
-    if x.dim() < 2 or cos.shape != sin.shape or 2 * cos.shape[-1] != x.shape[-1]:
+    if min(x.dim(), cos.dim()) < 2 or cos.shape != sin.shape or 2 * cos.shape[-1] != x.shape[-1]:
         raise ValueError(
             f"expected x (..., length, head_dim) and tables (length, head_dim // 2); "
             f"got {tuple(x.shape)}, {tuple(cos.shape)}, {tuple(sin.shape)}"

@@ -100,7 +100,13 @@ def test_forms_are_well_formed():
 
 def test_rejects():
     good = list(ATTRIBUTES), [0] * 6, TEMPLATES
-    for order in (ATTRIBUTES[:5], [*ATTRIBUTES[:5], "major"], [*ATTRIBUTES, "major"], []):
+    for order in (
+        ATTRIBUTES[:5],
+        [*ATTRIBUTES[:5], "major"],
+        [*ATTRIBUTES, "major"],
+        [*ATTRIBUTES[:5], 3],
+        [],
+    ):
         with pytest.raises(ValueError, match="permutation"):
             render_biography(ANN, order, [0] * len(order), TEMPLATES)
     with pytest.raises(ValueError, match="template id"):

@@ -92,9 +92,10 @@ def test_grid_leaves_the_model_alone(comparison):
 
 def test_probes_of_a_run(comparison):
     run = comparison.runs["multi5+permute"][0]
-    matrix, early = e.place_probe(run, TINY)
-    assert matrix.shape == (6, 6)
-    assert 0 <= early <= 1
+    places = e.place_probe(run, TINY)
+    assert places.matrix.shape == places.ahead.shape == (6, 6)
+    assert 0 <= places.early <= 1
+    assert 0 < places.chance < 1
     queries = comparison.query_probes()
     assert {name: len(v) for name, v in queries.items()} == {name: 2 for name in TINY.variants}
 

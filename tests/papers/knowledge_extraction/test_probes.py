@@ -3,8 +3,9 @@ import copy
 import pytest
 import torch
 
-from icml24.papers.knowledge_extraction import ATTRIBUTES, BioConfig, build_corpus, p_probe, q_probe
-from icml24.papers.knowledge_extraction.probes import probe_classes, probe_size, unseen_mean, written_share
+from icml24.papers.knowledge_extraction import ATTRIBUTES, BioConfig, build_corpus, p_probe, probes, q_probe
+from icml24.papers.knowledge_extraction.counting import visible_probability
+from icml24.papers.knowledge_extraction.probes import early_accuracy, probe_classes, probe_size, still_to_come
 
 
 def gen(seed=0):
@@ -59,7 +60,7 @@ def test_probe_reads_what_is_linearly_there(make_model):
 
 @pytest.mark.parametrize("permute", [False, True])
 def test_probe_finds_a_planted_value(permute):
-    """A value planted before the third value as written, whichever that is, is read there alone."""
+    """States are zero but at one place, before the value of the third sentence as written."""
     corpus = build_corpus(BioConfig(n_people=80, n_values=3, n_names=1000, permute=permute, seed=3))
 
     class Planted(torch.nn.Module):
@@ -89,8 +90,6 @@ def test_probe_finds_a_planted_value(permute):
 
 def test_an_update_without_effect_is_the_plain_probe(make_model, corpus, monkeypatch):
     """E5: with U = 0 (its rate set to 0) the probe is the linear one."""
-    from icml24.papers.knowledge_extraction import probes
-
     model = make_model()
     monkeypatch.setattr(probes, "FACTOR_LR", 0.0)
     with_update = p_probe(model, corpus, rank=3, steps=6, generator=gen())
@@ -98,35 +97,48 @@ def test_an_update_without_effect_is_the_plain_probe(make_model, corpus, monkeyp
 
 
 @pytest.mark.equation("eq-knowledge_extraction-size")
-@pytest.mark.parametrize("rank", [0, 2])
-def test_what_a_probe_trains(make_model, corpus, monkeypatch, rank):
-    """E5: one update of the input embedding and a classifier an attribute; nothing else, at any depth."""
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_probe_trains_as_many_parameters_as_it_says(make_model, corpus, monkeypatch, rank):
+    """E5: the six attributes together are one probe of all their classes; places multiply classifiers."""
     trained = []
+    original = torch.optim.AdamW
 
-    class Watched(torch.optim.AdamW):
-        def __init__(self, groups, **options):
-            trained.extend(p.numel() for group in groups for p in group["params"])
-            super().__init__(groups, **options)
+    def spy(groups):
+        trained.append(sum(p.numel() for group in groups for p in group["params"]))
+        return original(groups)
 
-    monkeypatch.setattr(torch.optim, "AdamW", Watched)
-    q_probe(make_model(), corpus, rank=rank, steps=1, generator=gen())
-    _, sizes = probe_classes(corpus)
-    assert sum(trained) == probe_size(len(corpus.tokenizer), 16, sum(sizes), rank)
+    monkeypatch.setattr(torch.optim, "AdamW", spy)
+    model = make_model()
+    classes = sum(probe_classes(corpus)[1])
+    q_probe(model, corpus, rank=rank, steps=1)
+    p_probe(model, corpus, rank=rank, steps=1)
+    vocab = len(corpus.tokenizer)
+    assert trained == [probe_size(vocab, 16, classes, rank), probe_size(vocab, 16, 6 * classes, rank)]
 
 
-def test_cells_whose_value_is_written():
-    corpus = build_corpus(BioConfig(n_people=8, n_values=3, n_names=1000))
-    written = written_share(corpus)
-    assert torch.equal(written, torch.ones(6, 6, dtype=torch.float64).tril(-1))  # canonical order
-    accuracy = torch.arange(36, dtype=torch.float64).view(6, 6)
-    assert unseen_mean(accuracy, written) == pytest.approx(
-        accuracy[torch.ones(6, 6).triu().bool()].mean().item()
-    )
-    strict = accuracy[torch.ones(6, 6).triu(1).bool()].mean().item()
-    assert unseen_mean(accuracy, written, diagonal=False) == pytest.approx(strict)
+@pytest.mark.equation("eq-knowledge_extraction-visible")
+def test_cases_still_to_come():
+    """E9: in shuffled text a value is written, due or still to come with k - 1, 1 and 6 - k chances in six."""
+    plain = build_corpus(BioConfig(n_people=8, n_values=3, n_names=1000))
+    early = still_to_come(plain)
+    assert (early == torch.ones(6, 6).triu(1).bool()).all()  # canonical order: strictly above the diagonal
     shuffled = build_corpus(BioConfig(n_people=400, n_values=3, n_names=1000, permute=True))
-    expected = torch.arange(6, dtype=torch.float64)[:, None].expand(6, 6) / 6
-    assert (written_share(shuffled) - expected).abs().max() < 4 * (0.25 / 200) ** 0.5
+    expected = torch.tensor([1 - visible_probability(k) - 1 / 6 for k in range(1, 7)], dtype=torch.float64)
+    gap = still_to_come(shuffled).double().mean(0) - expected[:, None]
+    assert gap.abs().max() < 4 * (0.25 / 200) ** 0.5
+
+
+def test_a_reader_of_the_next_value_alone_reads_nothing_ahead():
+    """What a model that only recites would show: right just before each value, nowhere else."""
+    corpus = build_corpus(BioConfig(n_people=60, n_values=3, n_names=1000, permute=True, seed=1))
+    orders = [corpus.orders[i][0] for i in corpus.split("test")]
+    due = torch.tensor([[[order[k] == a for a in ATTRIBUTES] for k in range(6)] for order in orders])
+    matrix, mean = early_accuracy(due, corpus)
+    assert mean == 0.0
+    assert matrix[:5].nansum() == 0
+    assert matrix[5].isnan().all()  # nothing is still to come at the last place
+    assert due.double().mean() == pytest.approx(1 / 6)  # while the plain mean would show a sixth
+    assert early_accuracy(still_to_come(corpus), corpus)[1] == 1.0
 
 
 def test_probes_reject(make_model, corpus):

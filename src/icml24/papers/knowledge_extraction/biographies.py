@@ -102,7 +102,7 @@ def _render(
     fullname: bool,
 ) -> tuple[str, dict[str, int]]:
     """Text, and the offset of every value in it."""
-    if sorted(order) != sorted(ATTRIBUTES):
+    if len(order) != len(ATTRIBUTES) or set(order) != set(ATTRIBUTES):
         raise ValueError(f"order must be a permutation of {list(ATTRIBUTES)}; got {list(order)}")
     if len(template_ids) != len(order):
         raise ValueError(f"one template id a sentence: expected {len(order)}, got {len(template_ids)}")

@@ -20,7 +20,12 @@ from icml24.common.random import generator, numpy_generator
 from icml24.common.statistics import bootstrap_interval
 from icml24.papers.knowledge_extraction.corpora import BioConfig, Corpus, build_corpus
 from icml24.papers.knowledge_extraction.evaluation import evaluate_bio, evaluate_qa, right_answers
-from icml24.papers.knowledge_extraction.probes import p_probe, q_probe, unseen_mean, written_share
+from icml24.papers.knowledge_extraction.probes import (
+    early_accuracy,
+    p_probe_people,
+    probe_classes,
+    q_probe,
+)
 from icml24.papers.knowledge_extraction.sentences import ATTRIBUTES
 from icml24.papers.knowledge_extraction.training import TrainConfig, finetune_qa, pretrain
 
@@ -31,6 +36,7 @@ __all__ = [
     "Comparison",
     "Config",
     "Mixed",
+    "Places",
     "Run",
     "celebrities",
     "compare",
@@ -326,16 +332,43 @@ def mixed_training(config: Config, every: int = 20) -> Mixed:
     return Mixed(np.array(steps), {name: np.array(values) for name, values in curves.items()})
 
 
-def place_probe(run: Run, config: Config) -> tuple[Tensor, float]:
-    """Position probe of a pretrained model: its matrix, and the mean over strictly earlier places."""
-    matrix = p_probe(
+@dataclass(frozen=True)
+class Places:
+    """Position probe of one model.
+
+    Attributes
+    ----------
+    matrix : Tensor, shape (6, 6)
+        Accuracy over all held-out people, by place and attribute.
+    ahead : Tensor, shape (6, 6)
+        The same over those whose value is still to come after the place's own; NaN for nobody.
+    early : float
+        Accuracy over all cases of that kind.
+    chance : float
+        What the best constant answers would score in those cases.
+    """
+
+    matrix: Tensor
+    ahead: Tensor
+    early: float
+    chance: float
+
+
+def place_probe(run: Run, config: Config) -> Places:
+    """Position probe of a pretrained model."""
+    corpus = run.corpus
+    right = p_probe_people(
         run.pretrained,
-        run.corpus,
+        corpus,
         rank=config.place_rank,
         steps=config.place_steps,
-        generator=generator(run.corpus.config.seed, "position probe"),
+        generator=generator(corpus.config.seed, "position probe"),
     )
-    return matrix, unseen_mean(matrix, written_share(run.corpus), diagonal=False)
+    labels, _ = probe_classes(corpus)
+    labels = labels[corpus.split("test")]
+    commonest = (labels == labels.mode(0).values)[:, None, :].expand(-1, len(ATTRIBUTES), -1)
+    ahead, early = early_accuracy(right, corpus)
+    return Places(right.double().mean(0), ahead, early, early_accuracy(commonest, corpus)[1])
 
 
 def celebrities(config: Config, name: str = "multi5+permute") -> dict[str, tuple[Run, ...]]:

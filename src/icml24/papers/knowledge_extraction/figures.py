@@ -86,16 +86,18 @@ def plot_answers(
 
 
 def plot_places(matrices: Mapping[str, Any]) -> Any:
-    """Position-probe accuracies: rows the place in the text, columns the attribute."""
-    figure, axes = new(8.2, 4.2, ncols=len(matrices), sharey=True, squeeze=False)
+    """Position-probe accuracies: rows the place in the text, columns the attribute; NaN stays blank."""
+    figure, axes = new(9.6, 3.7, ncols=len(matrices), sharey=True, squeeze=False)
     for ax, (name, matrix) in zip(axes[0], matrices.items(), strict=True):
         values = np.asarray(matrix)
         image = ax.imshow(values, vmin=0, vmax=1, cmap="cividis")
         for row, line in enumerate(values):
             for column, value in enumerate(line):
+                if np.isnan(value):
+                    continue
                 shade = "black" if value > 0.5 else "white"
-                ax.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=shade)
-        ax.set_xticks(range(6), LABELS, fontsize=7)
+                ax.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=shade)
+        ax.set_xticks(range(6), LABELS, fontsize=6)
         ax.set_yticks(range(6), [f"{k}" for k in range(1, 7)])
         ax.grid(False)
         ax.set(title=name, xlabel="attribute read")

@@ -20,7 +20,15 @@ from icml24.papers.knowledge_extraction.corpora import Corpus, padded
 from icml24.papers.knowledge_extraction.people import MONTHS, Person
 from icml24.papers.knowledge_extraction.sentences import ATTRIBUTES
 
-__all__ = ["p_probe", "probe_classes", "probe_size", "q_probe", "unseen_mean", "written_share"]
+__all__ = [
+    "early_accuracy",
+    "p_probe",
+    "p_probe_people",
+    "probe_classes",
+    "probe_size",
+    "q_probe",
+    "still_to_come",
+]
 
 FACTOR_LR, CLASSIFIER_LR, CLASSIFIER_DECAY = 3e-3, 3e-2, 0.1
 
@@ -81,6 +89,18 @@ def p_probe(
     -----
     One embedding update is shared by the 36 classifiers, whose losses are added.
     """
+    return p_probe_people(model, corpus, rank=rank, steps=steps, generator=generator).double().mean(0)
+
+
+def p_probe_people(
+    model: RotaryGPT,
+    corpus: Corpus,
+    *,
+    rank: int = 2,
+    steps: int = 200,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Which readings of `p_probe` are right, person by person: (held-out people, 6 places, 6), bool."""
     ids = padded([of_person[0] for of_person in corpus.bio_ids])
     where = torch.tensor([sorted(of_person[0].values()) for of_person in corpus.positions])
     return _probe(model, corpus, ids, where, rank, steps, generator)
@@ -114,36 +134,32 @@ def q_probe(
     end = corpus.tokenizer.eos_id
     named = [[end, *corpus.tokenizer.encode(person.full_name), end] for person in corpus.people]
     where = torch.tensor([[len(ids) - 1] for ids in named])
-    accuracy = _probe(model, corpus, padded(named), where, rank, steps, generator)
-    return dict(zip(ATTRIBUTES, accuracy[0].tolist(), strict=True))
+    right = _probe(model, corpus, padded(named), where, rank, steps, generator)
+    return dict(zip(ATTRIBUTES, right[:, 0].double().mean(0).tolist(), strict=True))
 
 
-def written_share(corpus: Corpus) -> Tensor:
-    """Share of the test people whose value already stands in the text at a place, (6, 6) as `p_probe`.
+def still_to_come(corpus: Corpus) -> Tensor:
+    """Whether an attribute's sentence lies *after* the place's, (held-out people, 6 places, 6), bool.
 
-    Just before the `k`-th value, the values of the sentences before it have been written.
+    At the place just before its own value an attribute is about to be written, and any model that
+    recites knows it; later it has been written. Only the rest is reading ahead.
     """
-    share = torch.zeros(len(ATTRIBUTES), len(ATTRIBUTES), dtype=torch.float64)
-    people = corpus.split("test")
-    for person in people:
-        order = corpus.orders[person][0]
-        for column, attribute in enumerate(ATTRIBUTES):
-            share[order.index(attribute) + 1 :, column] += 1
-    return share / len(people)
+    orders = [corpus.orders[person][0] for person in corpus.split("test")]
+    sentence = torch.tensor([[order.index(attribute) for attribute in ATTRIBUTES] for order in orders])
+    return sentence[:, None, :] > torch.arange(len(ATTRIBUTES))[None, :, None]
 
 
-def unseen_mean(accuracy: Tensor, written: Tensor, *, diagonal: bool = True) -> float:
-    """Mean of a `p_probe` matrix weighted by how often the value is *not* yet written.
+def early_accuracy(right: Tensor, corpus: Corpus) -> tuple[Tensor, float]:
+    """Accuracy of `p_probe_people` where the value is still to come.
 
-    With ``diagonal=False`` the place just before the value itself is left out too: for text in
-    canonical order these are the strictly earlier cells, for shuffled text cells lose the sixth of
-    the people whose value comes next.
+    Returns
+    -------
+    (Tensor (6, 6), float)
+        By place and attribute, NaN where it is still to come for nobody; and over all cases.
     """
-    weight = 1.0 - written
-    if not diagonal:
-        following = torch.cat((written[1:], torch.ones_like(written[:1])))  # written by the next place
-        weight = 1.0 - following
-    return float((accuracy * weight).sum() / weight.sum())
+    early = still_to_come(corpus)
+    hits = (right & early).sum(0).double()
+    return hits / early.sum(0), float(hits.sum() / early.sum())
 
 
 def _probe(
@@ -155,7 +171,7 @@ def _probe(
     steps: int,
     generator: torch.Generator | None,
 ) -> Tensor:
-    """Accuracy on the test split at each place for each attribute, (places, 6)."""
+    """Which readings are right: (people of the test split, places, 6), bool."""
     if rank < 0 or steps < 1:
         raise ValueError(f"expected rank >= 0 and steps >= 1; got {rank} and {steps}")
     train, test = (torch.tensor(corpus.split(name)) for name in ("train", "test"))
@@ -199,7 +215,7 @@ def _probe(
     with torch.no_grad():
         found = [score.argmax(-1) for score in scores((features(test) - mean) / scale)]
     right = [guess == labels[test, column, None] for column, guess in enumerate(found)]
-    return torch.stack(right, -1).double().mean(0)
+    return torch.stack(right, -1)
 
 
 def _label(person: Person, attribute: str) -> str:

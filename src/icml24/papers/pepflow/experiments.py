@@ -95,10 +95,10 @@ class Config:
 
 QUICK = Config()
 FULL = Config(
-    fragments=Training(steps=2400, batch=8),
+    fragments=Training(steps=4000, batch=8),
     chains=None,
     test_stride=12,
-    samples=4,
+    samples=8,
     n_steps=20,
     modes=("co-design", "sequence", "sequence, angles given", "packing"),
     step_counts=(10, 40, 100),

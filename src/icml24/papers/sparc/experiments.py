@@ -229,10 +229,10 @@ def symbolic(config: Config) -> dict[str, list[SymbolicRun]]:
     }
 
 
-def zeroed_patches(run: Run, data: Data) -> Tensor:
+def zeroed_patches(run: Run, data: Data, *, mode: str = "sparse") -> Tensor:
     """Number of patches of weight zero, for every real word of the test captions."""
     seen = embed(run.model, data.test)
-    weights = alignment_weights(token_patch_similarity(seen.tokens, seen.patches))
+    weights = alignment_weights(token_patch_similarity(seen.tokens, seen.patches), mode=mode)
     return (weights == 0).sum(-1)[data.test.mask]
 
 

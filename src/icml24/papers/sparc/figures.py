@@ -81,17 +81,16 @@ def plot_weights(run: Run, scenes: Scenes, index: int) -> Any:
     return figure
 
 
-def plot_zeroed(counts: Tensor, expected: Mapping[str, float]) -> Any:
-    """Share of words by number of patches of weight zero, with expected means as lines."""
+def plot_zeroed(counts: Mapping[str, Tensor], expected: Mapping[str, float]) -> Any:
+    """Share of words by number of patches of weight zero; expected means as lines."""
     figure, ax = new(7.0, 3.6)
-    values, share = np.unique(counts.numpy(), return_counts=True)
-    ax.bar(values, share / share.sum(), color=COLORS["blue"], width=0.8)
-    for (name, at), color, line in zip(
-        [*expected.items(), ("mean here", float(counts.double().mean()))],
-        ("green", "orange", "black"),
-        ("--", ":", "-"),
-        strict=True,
+    places = np.arange(1 + max(int(c.max()) for c in counts.values()))
+    for k, ((name, c), color, hatch) in enumerate(
+        zip(counts.items(), ("blue", "amber"), ("", "///"), strict=True)
     ):
+        share = np.bincount(c.numpy(), minlength=len(places)) / len(c)
+        ax.bar(places + 0.4 * k - 0.2, share, 0.4, color=COLORS[color], hatch=hatch, label=name)
+    for (name, at), color, line in zip(expected.items(), ("green", "orange"), ("--", ":"), strict=True):
         ax.axvline(at, color=COLORS[color], linestyle=line, label=name)
     ax.set(xlabel="patches of weight zero, of 25", ylabel="share of words")
     ax.legend()
@@ -170,7 +169,7 @@ def plot_costs(curves: Mapping[str, CostCurve]) -> Any:
         ax.set_xticks(ticks, [str(size) for size in ticks])
         ax.minorticks_off()
         ax.set(xlabel="pairs in the batch", ylabel=label)
-    axes[0].legend()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(curves))
     return figure
 
 

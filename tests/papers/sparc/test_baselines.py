@@ -102,6 +102,27 @@ def test_gradients_are_finite_and_dtype_kept(make_batch, dtype):
     assert torch.isfinite(patches.grad).all()
 
 
+@pytest.mark.parametrize("loss", [filip_loss, gloria_local_loss])
+def test_vectors_of_length_zero_are_survived(make_batch, loss):
+    patches, tokens, mask = make_batch(seed=8)
+    tokens[:, 0], patches[1] = 0.0, 0.0
+    v, t = patches.requires_grad_(True), tokens.requires_grad_(True)
+    value = loss(v, t, mask, 10.0)
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(v.grad).all()
+    assert torch.isfinite(t.grad).all()
+
+
+def test_gloria_where_patches_cancel():
+    """Patches of mean zero and short words: the attended vector is rounding, and must not blow up."""
+    g = torch.Generator().manual_seed(0)
+    half = torch.randn(2, 12, 8, generator=g)
+    patches, tokens = torch.cat([half, -half], 1), 1e-5 * torch.randn(2, 5, 8, generator=g)
+    value = gloria_local_loss(patches, tokens, torch.ones(2, 5, dtype=torch.bool), 10.0)
+    assert 0 <= float(value) < 20
+
+
 def mistakes():
     x, m = torch.ones(2, 3, 4), torch.ones(2, 3, dtype=torch.bool)
     none = torch.zeros(2, 3, dtype=torch.bool)

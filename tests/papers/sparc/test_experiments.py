@@ -69,6 +69,12 @@ def test_exponent_and_flops_of_unknown():
         cost.loss_flops("clip", 1, 1, 1, 1)
 
 
+def test_loop_over_samples_is_the_batched_loss():
+    batch = cost.random_batch(6)
+    batch["mask"] = torch.arange(cost.LENGTH)[None] < torch.tensor([[13], [1], [4], [9], [2], [13]])
+    torch.testing.assert_close(cost._sample_by_sample(batch), cost.LOSSES["sparc (local)"](batch))
+
+
 def test_loop_is_slower():
     assert cost.speedup(32, repeats=1) > 2
 

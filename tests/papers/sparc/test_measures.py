@@ -79,6 +79,16 @@ def test_segment_places_patches_row_by_row():
     assert torch.equal(odd[0, 0], torch.tensor([0, 0, 1, 1, 2]))
 
 
+def test_reversed_views_and_tensors_of_ids():
+    scores = np.random.default_rng(0).normal(size=(5, 5))
+    assert retrieval_recall(scores[::-1, ::-1]) == retrieval_recall(scores[::-1, ::-1].copy())
+    labels = np.arange(12).reshape(1, 3, 4) % 3
+    assert mean_iou(labels[:, ::-1], labels[:, ::-1]) == 1.0
+    predicted, true = torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1, 5], [3, 4]])
+    assert k_precision(predicted, true) == k_precision(predicted.numpy(), true.tolist()) == 0.75
+    assert k_precision(predicted, true, restrict_to=torch.tensor([1, 3])) == 1.0
+
+
 BAD = [
     (lambda: retrieval_recall(torch.zeros(2, 3)), "square"),
     (lambda: retrieval_recall(torch.full((2, 2), math.nan)), "NaN"),
@@ -87,6 +97,7 @@ BAD = [
     (lambda: mean_iou(torch.zeros(1, 2, 2), torch.zeros(1, 2, 3)), r"\(1, 2, 2\).*\(1, 2, 3\)"),
     (lambda: mean_iou(torch.zeros(2), torch.zeros(2)), "one shape"),
     (lambda: segment(torch.zeros(1, 6, 4), torch.zeros(3, 4), (2, 2), (4, 4)), "2 x 2"),
+    (lambda: segment(torch.zeros(1, 6, 4), torch.zeros(3, 4), (-2, -3), (4, 4)), "-2 x -3"),
     (lambda: segment(torch.zeros(1, 6, 4), torch.zeros(3, 5), (2, 3), (4, 4)), r"\(3, 5\)"),
     (lambda: segment(torch.zeros(1, 6, 4), torch.zeros(3, 4), (2, 3), (0, 4)), "size"),
 ]

@@ -82,9 +82,7 @@ def test_padding_tokens_do_not_reach_the_caption(data, text):
         strict=True,
     ):
         real = scenes.mask[:9, :, None] if one.ndim == 3 else torch.tensor(True)
-        torch.testing.assert_close(
-            torch.where(real, one, 0.0), torch.where(real, two, 0.0), rtol=0, atol=1e-6
-        )
+        assert torch.equal(torch.where(real, one, 0.0), torch.where(real, two, 0.0))  # bit for bit
 
 
 def test_temperature_is_clamped():
@@ -130,18 +128,7 @@ def test_training_is_seeded(data, global_random_state):
     assert global_random_state() == before
 
 
-def test_monitor_joins_the_record(data):
-    seen = fit(
-        DualEncoder(),
-        data[0],
-        "clip",
-        steps=5,
-        batch_size=8,
-        lr=1e-3,
-        monitor=lambda m: {"one": 1.0},
-        every=2,
-    )
-    assert [("one" in record) for record in seen] == [False, True, False, True, True]
+def test_no_steps_no_records(data):
     assert fit(DualEncoder(), data[0], "clip", steps=0, batch_size=8, lr=1e-3) == []
 
 

@@ -187,9 +187,13 @@ def gloria_scores(patches: Tensor, tokens: Tensor, mask: Tensor, token_temperatu
     weights = torch.softmax(similarity / math.sqrt(tokens.shape[-1]), -1)
     products = (weights * similarity).sum(-1)
     flat = weights.flatten(1, 2)  # image, text x word, patch
-    squares = (torch.bmm(flat, torch.bmm(patches, patches.mT)) * flat).sum(-1).view_as(products)
-    lengths = tokens.square().sum(-1).masked_fill(~mask, 1.0).sqrt()
-    tiny = torch.finfo(squares.dtype).tiny  # the square root has no gradient at zero
-    cosines = products / (squares.clamp_min(tiny).sqrt() * lengths)
+    gram = torch.bmm(patches, patches.mT)
+    squares = (torch.bmm(flat, gram) * flat).sum(-1).view_as(products)
+    # patches that cancel leave nothing of a square but rounding, and the root has no gradient at zero
+    limits = torch.finfo(squares.dtype)
+    longest = gram.detach().diagonal(dim1=1, dim2=2).amax(1)
+    floor = (limits.eps * longest).clamp_min(limits.tiny)[:, None, None]
+    lengths = tokens.square().sum(-1).masked_fill(~mask, 1.0).clamp_min(1e-24).sqrt()
+    cosines = products / (torch.maximum(squares, floor).sqrt() * lengths)
     shut = (token_temperature * cosines).masked_fill(~mask[None], -torch.inf)
     return shut.logsumexp(-1) / token_temperature

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from icml24.common.random import generator
 
 from .alignment import language_grouped
 from .baselines import filip_loss, gloria_local_loss, pacl_loss
-from .losses import _reference_local_loss, global_contrastive_loss, sequence_contrastive_loss
+from .losses import global_contrastive_loss, sequence_contrastive_loss
 
 __all__ = ["LOSSES", "exponent", "loss_flops", "measure", "random_batch", "saved_bytes", "speedup"]
 
@@ -109,10 +110,10 @@ def exponent(sizes: Sequence[int], values: np.ndarray) -> float:
 
 
 def speedup(size: int = 64, *, repeats: int = 3) -> float:
-    """Processor time of the loop over samples and words, over that of the batched local loss."""
+    """Processor time of the loop over samples, over that of the batched local loss; forward and backward."""
     batch = random_batch(size)
     calls: list[Callable[[], Tensor]] = [
-        lambda: _reference_local_loss(batch["patches"], batch["tokens"], batch["mask"], 14.3),
+        lambda: _sample_by_sample(batch),
         lambda: LOSSES["sparc (local)"](batch),
     ]
     least = []
@@ -124,3 +125,19 @@ def speedup(size: int = 64, *, repeats: int = 3) -> float:
             times.append(time.process_time() - start)
         least.append(min(times[1:]))
     return least[0] / least[1]
+
+
+def _sample_by_sample(batch: dict[str, Tensor]) -> Tensor:
+    """The local loss by a loop over captions without padding, the words of one together."""
+    losses = []
+    for v, t, real in zip(batch["patches"], batch["tokens"], batch["mask"], strict=True):
+        words = t[real]
+        s = words @ v.T
+        low, high = s.amin(1, keepdim=True), s.amax(1, keepdim=True)
+        s = (s - low) / (high - low)
+        s = s.masked_fill(s < 1 / len(v), 0.0)
+        grouped = (s / s.sum(1, keepdim=True)) @ v
+        logits = 14.3 * F.normalize(grouped, dim=1) @ F.normalize(words, dim=1).T
+        own = torch.arange(len(words))
+        losses.append((F.cross_entropy(logits, own) + F.cross_entropy(logits.T, own)) / 2)
+    return torch.stack(losses).mean()

@@ -4,7 +4,7 @@ Handwriting: the test part of the UCI "Optical Recognition of Handwritten Digits
 8 x 8 with values 0 to 16, Alpaydin and Kaynak, 1998, CC BY 4.0), which ships inside scikit-learn as
 `load_digits`; nothing is downloaded. Shapes are analytic. Images are uint8 RGB, masks carry one
 class index a pixel, captions are word ids. Images whose index is a multiple of five belong to the
-split "test", all others to "train", so no handwriting is ever seen in both.
+split "test", all others to "train", so no scan is ever seen in both (the writers are not kept apart).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class SceneConfig:
     min_classes, max_classes : int
         Number of distinct classes in a scene, uniform.
     max_copies : int
-        Copies of a class, uniform from 1, each in another cell and another handwriting.
+        Copies of a class, uniform from 1, each in another cell with a scan of its own.
     colour_probability : float
         Chance that a caption names the colours (of all objects, or of none).
     caption_style : {"labels", "sentence"}
@@ -129,6 +129,10 @@ class SceneConfig:
             raise ValueError(f"colour_probability must lie in [0, 1]; got {self.colour_probability}")
         if self.relations and not self.min_classes <= 2 <= self.max_classes:
             raise ValueError("relations need scenes of two classes: min_classes <= 2 <= max_classes")
+
+
+#: What `render_scenes` draws unless told otherwise.
+_PLAIN = SceneConfig()
 
 
 class SceneObject(NamedTuple):
@@ -178,7 +182,7 @@ class Scenes:
 
 def render_scenes(
     num: int,
-    config: SceneConfig | None = None,
+    config: SceneConfig = _PLAIN,
     *,
     split: str = "train",
     generator: torch.Generator | None = None,
@@ -189,10 +193,9 @@ def render_scenes(
     ----------
     num : int
         Number of scenes, at least 1.
-    config : SceneConfig, optional
-        Default ``SceneConfig()``.
+    config : SceneConfig, default ``SceneConfig()``
     split : {"train", "test"}
-        Which handwriting to draw from; the two pools are disjoint.
+        Which scans to draw from; the two pools are disjoint.
     generator : torch.Generator, optional
         Source of randomness; default a fixed stream of its own for each split, so that calling
         twice gives the same scenes.
@@ -208,7 +211,6 @@ def render_scenes(
     ValueError
         ``num < 1`` or an unknown split.
     """
-    config = SceneConfig() if config is None else config
     if isinstance(num, bool) or not isinstance(num, (int, np.integer)):
         raise TypeError(f"num is a whole number of scenes; got {num!r}")
     if not isinstance(config, SceneConfig):

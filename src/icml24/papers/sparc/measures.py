@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import ArrayLike
@@ -40,7 +41,7 @@ def retrieval_recall(similarity: ArrayLike | Tensor, ks: Sequence[int] = (1, 5, 
     ValueError
         Not square, empty, NaN inside, or a `k` below 1.
     """
-    scores = torch.as_tensor(similarity).detach()
+    scores = _tensor(similarity)
     if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or not len(scores):
         raise ValueError(f"expected a square matrix of images by texts; got shape {shape(scores)}")
     if scores.isnan().any():
@@ -83,14 +84,19 @@ def k_precision(
         raise ValueError(
             f"one reference an image: got {len(predicted)} predictions and {len(references)} references"
         )
-    allowed = None if restrict_to is None else set(restrict_to)
+    allowed = None if restrict_to is None else set(_plain(restrict_to))
     shares = []
-    for words, true in zip(predicted, references, strict=True):
+    for words, true in zip(map(_plain, predicted), map(_plain, references), strict=True):
         counted = [word for word in words if allowed is None or word in allowed]
         if counted:
             known = set(true)
             shares.append(sum(word in known for word in counted) / len(counted))
     return sum(shares) / len(shares) if shares else math.nan
+
+
+def _plain(words: Collection[Hashable]) -> Collection[Hashable]:
+    """Ids as numbers: members of a tensor are equal only to themselves as members of a set."""
+    return words.tolist() if isinstance(words, (Tensor, np.ndarray)) else words
 
 
 def segment(patches: Tensor, class_text: Tensor, grid: tuple[int, int], size: tuple[int, int]) -> Tensor:
@@ -135,7 +141,7 @@ def segment(patches: Tensor, class_text: Tensor, grid: tuple[int, int], size: tu
 def upsample(labels: Tensor, grid: tuple[int, int], size: tuple[int, int]) -> Tensor:
     """Labels of patches [B, P] to pixels [B, H, W], nearest neighbour."""
     (rows, columns), (height, width) = grid, size
-    if rows * columns != labels.shape[1]:
+    if rows < 1 or rows * columns != labels.shape[1]:
         raise ValueError(f"a grid of {rows} x {columns} does not hold {labels.shape[1]} patches")
     if height < 1 or width < 1:
         raise ValueError(f"size must be positive; got {size}")
@@ -173,7 +179,7 @@ def mean_iou(
     ValueError
         Shapes differ or have fewer than two axes.
     """
-    guess, truth = torch.as_tensor(prediction), torch.as_tensor(target)
+    guess, truth = _tensor(prediction), _tensor(target)
     if guess.shape != truth.shape or truth.ndim < 2:
         raise ValueError(
             f"prediction and target need one shape (N, H, W); got {shape(guess)} and {shape(truth)}"
@@ -193,3 +199,8 @@ def mean_iou(
         classes += present.cpu()
     shown = classes > 0
     return float((total[shown] / classes[shown]).mean()) if shown.any() else math.nan
+
+
+def _tensor(x: ArrayLike | Tensor) -> Tensor:
+    """A tensor of anything array-like, reversed views included."""
+    return x.detach() if isinstance(x, Tensor) else torch.as_tensor(np.ascontiguousarray(x))

@@ -2,8 +2,6 @@ r"""One training loop for every objective: same encoders, data, steps and temper
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -62,8 +60,6 @@ def fit(
     batch_size: int,
     lr: float,
     generator: torch.Generator | None = None,
-    monitor: Callable[[DualEncoder], dict[str, float]] | None = None,
-    every: int = 100,
 ) -> list[dict[str, float]]:
     """Train in place by AdamW on batches without repetition inside an epoch.
 
@@ -80,8 +76,6 @@ def fit(
         Peak learning rate.
     generator : torch.Generator, optional
         Order of the scenes; default a fixed stream.
-    monitor : callable, optional
-        Called with the model every `every` steps and at the end; its numbers join that step's record.
 
     Returns
     -------
@@ -102,8 +96,8 @@ def fit(
     """
     if objective not in OBJECTIVES:
         raise ValueError(f"unknown objective {objective!r}; expected one of {OBJECTIVES}")
-    if steps < 0 or not lr > 0 or every < 1:
-        raise ValueError(f"expected steps >= 0, lr > 0, every >= 1; got {steps}, {lr}, {every}")
+    if steps < 0 or not lr > 0:
+        raise ValueError(f"expected steps >= 0 and lr > 0; got {steps} and {lr}")
     if not 1 <= batch_size <= len(scenes):
         raise ValueError(f"batch_size must lie between 1 and {len(scenes)} scenes; got {batch_size}")
     g = stream(0, "sparc", "order") if generator is None else generator
@@ -134,8 +128,6 @@ def fit(
         terms["loss"].backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-        if monitor is not None and ((step + 1) % every == 0 or step + 1 == steps):
-            record |= monitor(model)
         history.append(record)
     model.eval()
     return history

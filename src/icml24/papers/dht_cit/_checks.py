@@ -13,7 +13,7 @@ def array(name: str, value: Any) -> np.ndarray:
     if hasattr(value, "detach"):
         value = value.detach().cpu().double().numpy()
     try:
-        out = np.asarray(value, dtype=np.float64)
+        out = np.asarray(value, dtype=np.float64, order="C")  # one layout, one rounding
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a rectangular array of real numbers; {error}") from None
     if not np.isfinite(out).all():

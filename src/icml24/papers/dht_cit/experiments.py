@@ -45,8 +45,8 @@ __all__ = [
     "gap_curve",
     "mean_interval",
     "peer_check",
-    "support_mismatches",
     "size_curve",
+    "support_mismatches",
     "variations",
 ]
 

@@ -40,14 +40,14 @@ def propagation(weights: Any, self_effects: Any, gap: int = 1) -> np.ndarray:
 
 
 def unrolled_covariance(weights: Any, self_effects: Any, n_slices: int, *, lag2: Any = None) -> np.ndarray:
-    """Covariance of all slices, started at 0 and driven by unit noise: (n_slices d, n_slices d).
+    """Covariance of all slices, driven by unit noise from nothing: shape (n_slices d, n_slices d).
 
     Parameters
     ----------
     weights, self_effects
         As for `propagation`.
     n_slices : int
-        Slices 1, 2, ...; variable i of slice t has index ``(t - 1) * d + i``.
+        Slices 0, 1, ...; variable i of slice t has index ``t * d + i``.
     lag2 : array_like, shape (d, d), optional
         Weights from two slices before; row = cause.
 

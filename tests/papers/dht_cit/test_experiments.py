@@ -11,7 +11,7 @@ import pytest
 
 from icml24 import datasets
 from icml24.papers import dht_cit
-from icml24.papers.dht_cit import baselines, data, experiments
+from icml24.papers.dht_cit import baselines, data, experiments, scoring
 from icml24.papers.dht_cit.experiments import Setting
 
 SMALL = experiments.configure(
@@ -95,7 +95,7 @@ def test_lingam_and_pc_read_the_right_way():
     answer = baselines.pc(x)  # a chain's direction is open to PC: two edges without one
     assert answer.directed.sum() == 0
     assert np.argwhere(answer.undirected).tolist() == [[0, 1], [1, 2]]
-    half = experiments._half_scores(np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]]), answer)
+    half = scoring.half_scores(np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]]), answer)
     assert half == {"half_shd2": 2, "half_f1": 0.5}
     collider = np.column_stack([a, r.uniform(-1, 1, 2000), np.zeros(2000)])
     collider[:, 2] = collider[:, 0] + collider[:, 1] + 0.3 * r.uniform(-1, 1, 2000)
@@ -105,7 +105,7 @@ def test_lingam_and_pc_read_the_right_way():
 def test_a_cycle_gets_the_worst_sid():
     truth = np.triu(np.ones((3, 3), dtype=int), 1)
     cycle = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]])
-    assert experiments._scores(truth, cycle)["sid"] == 6
+    assert scoring.scores(truth, cycle)["sid"] == 6
 
 
 def test_stability_counts_frequencies():

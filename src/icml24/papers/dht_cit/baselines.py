@@ -6,6 +6,9 @@ direction; `PCGraph` keeps them apart, because how they are counted decides PC's
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +16,15 @@ import numpy as np
 from .pruning import gam_prune
 from .stein import score_order
 
-__all__ = ["PCGraph", "direct_lingam", "pc", "score_cam"]
+__all__ = ["PCGraph", "direct_lingam", "pc", "quiet_import", "score_cam"]
+
+
+@contextlib.contextmanager
+def quiet_import() -> Iterator[None]:
+    """Import causal-learn without the warning that its progress bars miss a notebook widget."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,8 @@ def score_cam(x: np.ndarray, *, cutoff: float = 1e-3) -> tuple[np.ndarray, np.nd
 
 def direct_lingam(x: np.ndarray, *, threshold: float = 0.1) -> np.ndarray:
     """Edges of DirectLiNGAM with a coefficient above `threshold` in absolute value; row = cause."""
-    from causallearn.search.FCMBased import lingam
+    with quiet_import():
+        from causallearn.search.FCMBased import lingam
 
     model = lingam.DirectLiNGAM()
     model.fit(x)
@@ -48,7 +60,8 @@ def direct_lingam(x: np.ndarray, *, threshold: float = 0.1) -> np.ndarray:
 
 def pc(x: np.ndarray, *, alpha: float = 0.05) -> PCGraph:
     """PC with Fisher's z test at level `alpha`."""
-    from causallearn.search.ConstraintBased.PC import pc as search
+    with quiet_import():
+        from causallearn.search.ConstraintBased.PC import pc as search
 
     marks = search(x, alpha=alpha, indep_test="fisherz", show_progress=False).G.graph
     tail, head = marks == -1, marks == 1

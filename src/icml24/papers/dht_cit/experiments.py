@@ -21,13 +21,8 @@ from . import baselines, linear
 from .descendants import descendant_pvalues, layer_order, topological_layers
 from .discovery import DHTResult, dht_cit
 from .kernels import kci_pvalue
-from .metrics import (
-    ancestors_to_descendants,
-    edge_scores,
-    order_violations,
-    structural_hamming_distance,
-    structural_intervention_distance,
-)
+from .metrics import ancestors_to_descendants, order_violations
+from .scoring import descendant_scores, half_scores, scores
 from .slices import SubsampledConfig, random_dag, sample_noise, simulate_slices
 
 __all__ = [
@@ -86,6 +81,8 @@ class Config:
     settings : tuple of Setting
     large, large_graphs
         The same at the paper's size (full only: empty in quick).
+    later_graphs : int
+        Graphs of the comparison with later slices.
     gap_graphs : int
         Graphs of the gap curve.
     late_slices : tuple of int
@@ -105,6 +102,7 @@ class Config:
     settings: tuple[Setting, ...] = (Setting("sin", 6, 6, 500), Setting("sigmoid", 6, 8, 500))
     large: tuple[Setting, ...] = ()
     large_graphs: int = 0
+    later_graphs: int = 5
     gap_graphs: int = 8
     late_slices: tuple[int, ...] = (2, 3, 4, 6)
     calibration_repeats: int = 4
@@ -125,6 +123,7 @@ FULL = Config(
         Setting("sigmoid", 10, 20, 1000, kind="sf"),
     ),
     large_graphs=5,
+    later_graphs=20,
     gap_graphs=24,
     calibration_repeats=16,
     variation_graphs=20,
@@ -152,36 +151,40 @@ def draw(setting: Setting, seed: int, index: int, *, slices: int = 5) -> tuple[n
 
 
 def compare(
-    settings: Sequence[Setting], graphs: int, seed: int, *, methods: Sequence[str] = METHODS
+    settings: Sequence[Setting],
+    graphs: int,
+    seed: int,
+    *,
+    methods: Sequence[str] = METHODS,
+    seen: tuple[int, int] = (1, 4),
 ) -> tuple[pd.DataFrame, dict[tuple[str, int], DHTResult]]:
     """Run the methods on the same graphs: one row a (setting, graph, method), and DHT-CIT's results.
 
-    Columns: ``shd2`` and ``shd1`` (a reversal costs 2 or 1), ``sid`` (truth first; an estimate with a
-    cycle gets the worst value), ``f1``, ``d_top``, ``candidates``, ``order_edges``; for DHT-CIT also
-    ``desc_f1``, ``desc_recall``, ``desc_false``; for PC also ``half_shd2`` and ``half_f1``, where an
-    edge without direction counts as half right.
+    `seen` are the early and the late slice; the other methods see the early one. Columns: those of
+    `scoring.scores`, `descendant_scores` (DHT-CIT) and `half_scores` (PC); ``d_top`` and
+    ``candidates`` of methods that order; ``order_edges``, the candidates of a full order.
     """
     rows, results = [], {}
     for setting in settings:
         for index in range(graphs):
-            truth, slices = draw(setting, seed, index)
-            early, late = slices[1], slices[4]
+            truth, slices = draw(setting, seed, index, slices=seen[1] + 1)
+            early, late = slices[seen[0]], slices[seen[1]]
             for method in methods:
                 row = {"setting": setting.name, "graph": index, "method": method}
                 if method == "DHT-CIT":
                     found = results[setting.name, index] = dht_cit(early, late)
-                    row |= _scores(truth, found.graph) | _descendant_scores(truth, found.pvalues)
+                    row |= scores(truth, found.graph) | descendant_scores(truth, found.pvalues)
                     row |= {"d_top": order_violations(truth, found.order)}
                     row |= {"candidates": int(found.candidates.sum())}
                 elif method == "SCORE":
                     allowed, graph = baselines.score_cam(early)
-                    row |= _scores(truth, graph) | {"d_top": order_violations(truth, allowed)}
+                    row |= scores(truth, graph) | {"d_top": order_violations(truth, allowed)}
                     row |= {"candidates": int(allowed.sum())}
                 elif method == "DirectLiNGAM":
-                    row |= _scores(truth, baselines.direct_lingam(early))
+                    row |= scores(truth, baselines.direct_lingam(early))
                 elif method == "PC":
                     answer = baselines.pc(early)
-                    row |= _scores(truth, answer.oriented) | _half_scores(truth, answer)
+                    row |= scores(truth, answer.oriented) | half_scores(truth, answer)
                 else:
                     raise ValueError(f"unknown method {method!r}; expected some of {METHODS}")
                 rows.append(row | {"order_edges": setting.d * (setting.d - 1) // 2})
@@ -267,7 +270,7 @@ def alpha_sweep(
     rows = []
     for alpha in alphas:
         for key, truth in truths.items():
-            found = _descendant_scores(truth, results[key].pvalues, alpha)
+            found = descendant_scores(truth, results[key].pvalues, alpha)
             order = layer_order(topological_layers(results[key].pvalues, alpha))
             rows.append({"alpha": alpha, "setting": key[0], "d_top": order_violations(truth, order), **found})
     return pd.DataFrame(rows)
@@ -295,7 +298,8 @@ def peer_check(seed: int, n: int = 500, d: int = 6, tests: int = 5) -> dict[str,
 
     The clock compares one whole matrix of ours, d (d - 1) tests, with `tests` of theirs, scaled up.
     """
-    from causallearn.utils.KCI.KCI import KCI_CInd
+    with baselines.quiet_import():
+        from causallearn.utils.KCI.KCI import KCI_CInd
 
     _, slices = draw(Setting("sin", d, d, n), seed, 0)
     early, late = slices[1], slices[4]
@@ -356,36 +360,3 @@ def _some_edges(graph: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     out = np.zeros_like(graph)
     out[rows[chosen], cols[chosen]] = 1
     return out
-
-
-def _scores(truth: np.ndarray, found: np.ndarray) -> dict[str, float]:
-    precision, recall, f1 = edge_scores(truth, found)
-    try:
-        sid = structural_intervention_distance(truth, found)
-    except ValueError:  # a cycle (PC, rarely): no adjustment is right
-        sid = len(truth) * (len(truth) - 1)
-    return {
-        "shd2": structural_hamming_distance(truth, found),
-        "shd1": structural_hamming_distance(truth, found, reversal_cost=1),
-        "sid": sid,
-        "precision": precision,
-        "recall": recall,
-        "f1": f1,
-    }
-
-
-def _descendant_scores(truth: np.ndarray, pvalues: np.ndarray, alpha: float = 0.05) -> dict[str, float]:
-    below = ancestors_to_descendants(truth)
-    rejected = (pvalues < alpha).astype(np.int64)
-    np.fill_diagonal(rejected, 0)
-    precision, recall, f1 = edge_scores(below, rejected)
-    return {"desc_precision": precision, "desc_recall": recall, "desc_f1": f1}
-
-
-def _half_scores(truth: np.ndarray, answer: baselines.PCGraph) -> dict[str, float]:
-    """PC's scores with every open edge between true neighbours half right (our order orients it well)."""
-    lucky = int((answer.undirected * truth).sum())
-    hits = int((answer.oriented * truth).sum()) - 0.5 * lucky
-    size = int(answer.oriented.sum() + truth.sum())
-    shd2 = structural_hamming_distance(truth, answer.oriented) + lucky
-    return {"half_shd2": shd2, "half_f1": 2 * hits / size if size else 0.0}

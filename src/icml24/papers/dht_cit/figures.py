@@ -119,8 +119,8 @@ def plot_graphs(truth: np.ndarray, graphs: Mapping[str, np.ndarray], layers: Seq
     place = {}
     for level, layer in enumerate(layers):
         for k, node in enumerate(layer):
-            # a small alternating shift keeps nodes of neighbouring layers from lining up
-            place[int(node)] = (k - (len(layer) - 1) / 2 + 0.28 * (-1) ** level, level)
+            # shifts by the golden ratio keep nodes of different layers from lining up
+            place[int(node)] = (k - (len(layer) - 1) / 2 + 2 * (level * 0.618 % 1) - 1, level)
     wide = max(abs(x) for x, _ in place.values()) + 0.6
     for ax, (title, graph) in zip(axes[0], graphs.items(), strict=True):
         for i, j in np.argwhere(graph):

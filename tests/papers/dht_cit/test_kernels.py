@@ -155,6 +155,24 @@ def test_detects_and_does_not():
     assert kci_pvalue(x, y)[0] < 1e-6  # dependent until z is known
 
 
+def test_why_the_level_is_lost():
+    """Independent columns throughout: with nine of z, R almost interpolates and S outgrows tr U."""
+    r = np.random.default_rng(0)
+    ratio, kept = {1: [], 9: []}, {1: [], 9: []}
+    for p in ratio:
+        for _ in range(25):
+            q = r.standard_normal((300, p + 2))
+            row = kernels._Row(q[:, :1], q[:, 2:], 1e-3)
+            right = row.operator @ kernels.thin_factor(q[:, 1:2], row.theta)
+            product = row.left * (right @ right.T)
+            ratio[p].append(product.sum() / product.trace())
+            kept[p].append(row.operator.trace() / 300)
+    assert np.mean(ratio[1]) < 1.3
+    assert np.mean(ratio[9]) > 1.8
+    assert np.mean(kept[1]) > 0.9
+    assert np.mean(kept[9]) < 0.05
+
+
 def test_several_columns_and_containers():
     x, y, z = sample(60)
     wide = kci_pvalue(np.column_stack([x, x**2]), np.column_stack([y, -y]), z)

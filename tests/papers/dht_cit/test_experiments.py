@@ -72,6 +72,11 @@ def test_small_experiments_run():
     assert sweep["alpha"].tolist() == [0.01, 0.05]
     assert experiments.size_curve(SMALL).empty
     assert experiments.support_mismatches(1, systems=10) == 0
+    small, large = experiments.overfitting(1, draws=40).itertuples(index=False)
+    assert small.left < 0.1 < 0.8 < large.left
+    assert small.ratio > 1.5
+    assert large.ratio == pytest.approx(1, abs=0.3)
+    assert small.rejected > large.rejected
     with pytest.raises(ValueError, match="unknown method"):
         experiments.compare(SMALL.settings, 1, 0, methods=("GES",))
 

@@ -66,6 +66,7 @@ def test_hand_worked():
     assert edge_scores(0 * CHAIN, 0 * CHAIN) == (0.0, 0.0, 0.0)
     assert ancestors_to_descendants(CHAIN).tolist() == [[0, 1, 1], [0, 0, 1], [0, 0, 0]]
     assert order_violations(CHAIN, TURNED) == 1
+    assert order_violations(CHAIN, np.triu(np.ones((3, 3)))) == 0  # the diagonal of an order is ignored
     both = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]])  # a pair of opposite edges is no reversal
     assert structural_hamming_distance(CHAIN, both, reversal_cost=1) == 2
 
@@ -114,5 +115,7 @@ def test_rejects_cycles_and_costs():
     for pair in ((cycle, CHAIN), (CHAIN, cycle)):
         with pytest.raises(ValueError, match="acyclic"):
             structural_intervention_distance(*pair)
+    with pytest.raises(ValueError, match="allowed must have shape"):
+        order_violations(CHAIN, np.ones((2, 2)))
     with pytest.raises(ValueError, match="reversal_cost"):
         structural_hamming_distance(CHAIN, CHAIN, reversal_cost=3)

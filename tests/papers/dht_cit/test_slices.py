@@ -67,6 +67,8 @@ def test_normalised_slices_and_untouched_input():
     np.testing.assert_array_equal(x[0], noise[0])  # the first slice is its noise, as it is
     np.testing.assert_allclose(x[1:].mean(axis=1), 0, atol=1e-12)
     np.testing.assert_allclose(x[1:].std(axis=1, ddof=1), 1, atol=1e-12)
+    still = simulate_slices(np.zeros((2, 2)), np.full((3, 7, 2), 0.1))  # the same in all units: centred only
+    np.testing.assert_allclose(still[1:], 0, atol=1e-14)
 
 
 def test_sigmoid_falls_and_aliases_agree():

@@ -43,8 +43,8 @@ def samples(name: str, value: Any, *, least: int = 2) -> np.ndarray:
     return out
 
 
-def adjacency(name: str, value: Any, *, size: int | None = None) -> np.ndarray:
-    """`value` as a square 0/1 integer array with zero diagonal; row = cause."""
+def adjacency(name: str, value: Any, *, size: int | None = None, loops: bool = False) -> np.ndarray:
+    """`value` as a square 0/1 integer array; row = cause. The diagonal must be zero unless `loops`."""
     out = array(name, value)
     if out.ndim != 2 or out.shape[0] != out.shape[1]:
         raise ValueError(f"{name} must be a square adjacency, shape (d, d); got {out.shape}")
@@ -52,7 +52,7 @@ def adjacency(name: str, value: Any, *, size: int | None = None) -> np.ndarray:
         raise ValueError(f"{name} must have shape ({size}, {size}); got {out.shape}")
     if not np.isin(out, (0.0, 1.0)).all():
         raise ValueError(f"{name} must hold 0 and 1 only (row = cause); weights are not part of a graph")
-    if out.diagonal().any():
+    if not loops and out.diagonal().any():
         raise ValueError(f"{name} must be acyclic, with a zero diagonal; a node cannot cause itself")
     return out.astype(np.int64)
 

@@ -23,6 +23,9 @@ import numpy as np
 import pandas as pd
 
 from icml24 import datasets
+from icml24.common.random import numpy_generator
+
+from .slices import SubsampledConfig, random_dag, sample_noise, simulate_slices
 
 __all__ = ["VARIABLES", "available", "county_slices", "load_pm_cmr", "stand_in"]
 
@@ -101,10 +104,6 @@ def stand_in(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     Nine variables, ten edges, sine mechanisms, slices 1 and 4 of the chapter's simulator.
     """
-    from icml24.common.random import numpy_generator
-
-    from .slices import SubsampledConfig, random_dag, sample_noise, simulate_slices
-
     draw = numpy_generator(seed, SLUG, "stand-in")
     graph = random_dag(len(VARIABLES), 10, generator=draw)
     noise = sample_noise(5, COUNTIES, len(VARIABLES), generator=draw)

@@ -174,7 +174,7 @@ def _two_slices(early: Any, late: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tested(outcome: Any) -> float:
-    value = float(outcome[0] if isinstance(outcome, tuple) else outcome)
-    if not 0 <= value <= 1:
-        raise ValueError(f"test must return a p-value in [0, 1]; got {value}")
-    return value
+    first = np.asarray(outcome[0] if isinstance(outcome, tuple) else outcome, dtype=np.float64)
+    if first.size != 1 or not 0 <= first.item() <= 1:
+        raise ValueError(f"test must return one p-value in [0, 1]; got {outcome!r}")
+    return first.item()

@@ -17,11 +17,12 @@ from icml24.common.profiles import choose
 from icml24.common.random import numpy_generator
 from icml24.common.statistics import bootstrap_interval
 
-from . import baselines, linear
+from . import baselines, kernels, linear
 from .descendants import descendant_pvalues, layer_order, topological_layers
 from .discovery import DHTResult, dht_cit
 from .kernels import kci_pvalue
 from .metrics import ancestors_to_descendants, order_violations
+from .pruning import gam_prune
 from .scoring import descendant_scores, half_scores, scores
 from .slices import SubsampledConfig, random_dag, sample_noise, simulate_slices
 
@@ -39,6 +40,7 @@ __all__ = [
     "draw",
     "gap_curve",
     "mean_interval",
+    "overfitting",
     "peer_check",
     "size_curve",
     "support_mismatches",
@@ -228,6 +230,31 @@ def calibration(config: Config, n: int = 300) -> dict[int, np.ndarray]:
     return out
 
 
+def overfitting(seed: int, epsilons: Sequence[float] = (1e-3, 1.0), draws: int = 80) -> pd.DataFrame:
+    """The kernel test on eleven *independent* normal columns, nine of them given, n = 120, by ridge.
+
+    Columns: ``epsilon``; ``left``, the trace of the residual operator over n; ``ratio``, the mean of
+    the statistic over the mean that the gamma law gives it; ``rejected`` at level 0.05.
+    """
+    g = numpy_generator(seed, "dht_cit", "overfitting")
+    samples = g.standard_normal((draws, 120, 11))
+    rows = []
+    for epsilon in epsilons:
+        left, statistics, means, rejected = [], [], [], []
+        for x in samples:
+            row = kernels.Row(x[:, :1], x[:, 2:], epsilon)
+            factor = kernels.thin_factor(x[:, 1:2], row.theta)
+            pvalue, statistic = row.test(factor)
+            residual = row.operator @ factor
+            left.append(row.operator.trace() / len(x))
+            statistics.append(statistic)
+            means.append((row.left.diagonal() * (residual**2).sum(axis=1)).sum())  # tr U
+            rejected.append(pvalue < 0.05)
+        ratio = np.mean(statistics) / np.mean(means)
+        rows.append((epsilon, np.mean(left), ratio, np.mean(rejected)))
+    return pd.DataFrame(rows, columns=["epsilon", "left", "ratio", "rejected"])
+
+
 def variations(config: Config) -> pd.DataFrame:
     """DHT-CIT and SCORE when something departs from the default, sin-6-6, n = 500."""
     base = {"function": "sin", "d": 6, "edges": 6, "n": 500}
@@ -339,8 +366,6 @@ class Stability:
 
 def counties(early: np.ndarray, late: np.ndarray, names: Sequence[str], config: Config) -> Stability:
     """DHT-CIT on random sub-samples: kernel tests on the sub-sample, pruning on all rows."""
-    from .pruning import gam_prune
-
     kept, allowed, level = [], [], []
     for index in range(config.subsamples):
         g = numpy_generator(config.seed, "dht_cit", "counties", index)

@@ -61,7 +61,7 @@ def kci_pvalue(x: Any, y: Any, z: Any = None, *, epsilon: float = 1e-3) -> tuple
     epsilon = _checks.positive("epsilon", epsilon)
     if z.shape[1] == 0:
         return _unconditional(x, y)
-    row = _Row(x, z, epsilon)
+    row = Row(x, z, epsilon)
     return row.test(thin_factor(y, row.theta))
 
 
@@ -93,11 +93,11 @@ def kci_row(x: Any, ys: Any, z: Any, *, epsilon: float = 1e-3) -> np.ndarray:
     epsilon = _checks.positive("epsilon", epsilon)
     if z.shape[1] == 0:
         return np.array([_unconditional(x, column[:, None])[0] for column in ys.T])
-    row = _Row(x, z, epsilon)
+    row = Row(x, z, epsilon)
     return row.pvalues([thin_factor(column[:, None], row.theta) for column in ys.T])
 
 
-class _Row:
+class Row:
     """One `x` and one `z`: everything of the test that does not depend on `y`."""
 
     def __init__(self, x: np.ndarray, z: np.ndarray, epsilon: float) -> None:
@@ -135,7 +135,7 @@ def pvalue_rows(early: np.ndarray, late: np.ndarray, epsilon: float = 1e-3) -> n
     factors = [thin_factor(late[:, [j]], theta) for j in range(d)]
     for i in range(d):
         others = [j for j in range(d) if j != i]
-        row = _Row(early[:, [i]], early[:, others], epsilon)
+        row = Row(early[:, [i]], early[:, others], epsilon)
         out[i, others] = row.pvalues([factors[j] for j in others])
     return out
 
@@ -180,21 +180,6 @@ def thin_factor(columns: np.ndarray, theta: float) -> np.ndarray:
     factor = np.empty((len(gram), rank))
     factor[pivots - 1] = np.tril(packed)[:, :rank]
     return factor - factor.mean(axis=0)
-
-
-def _reference_test(
-    x: np.ndarray, y: np.ndarray, z: np.ndarray, epsilon: float = 1e-3
-) -> tuple[float, float]:
-    """The same test from full kernel matrices, line by line; slow, for tests and the chapter."""
-    x, y, z = standardise(x), standardise(y), standardise(z)
-    theta = conditional_theta(*z.shape)
-    ridge = centred_gram(z, theta) + epsilon * np.eye(len(z))
-    operator = epsilon * np.linalg.inv(ridge)
-    left = operator @ centred_gram(np.hstack([x, 0.5 * z]), theta) @ operator
-    right = operator @ centred_gram(y, theta) @ operator
-    product = left * right
-    statistic = float(product.sum())
-    return _gamma_tail(statistic, product.trace(), 2 * (product**2).sum()), statistic
 
 
 def _unconditional(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:

@@ -76,7 +76,7 @@ def order_violations(a: Any, allowed: Any) -> int:
     a : array_like of 0/1, shape (d, d)
         True graph.
     allowed : array_like of 0/1, shape (d, d)
-        1 where the order allows the edge, as from `layer_order`.
+        1 where the order allows the edge, as from `layer_order`. Its diagonal is ignored.
 
     Returns
     -------
@@ -87,7 +87,8 @@ def order_violations(a: Any, allowed: Any) -> int:
     ValueError
         As `structural_hamming_distance`.
     """
-    a, allowed = _pair(a, allowed)
+    a = _checks.adjacency("a", a)
+    allowed = _checks.adjacency("allowed", allowed, size=len(a), loops=True)
     return int((a * (1 - allowed)).sum())
 
 

@@ -114,7 +114,7 @@ class SubsampledConfig:
 
     def __post_init__(self) -> None:
         for name in (self.contemporaneous, self.lagged):
-            if name not in FUNCTIONS:
+            if not isinstance(name, str) or name not in FUNCTIONS:
                 raise ValueError(f"unknown function {name!r}; expected one of {sorted(FUNCTIONS)}")
         _checks.array("lag_weight", self.lag_weight)
 
@@ -176,7 +176,9 @@ def simulate_slices(
             slices[t, :, i] += f(slices[t][:, graph[:, i] == 1]).sum(axis=1)
         if config.normalize:
             spread = slices[t].std(axis=0, ddof=1)
-            slices[t] = (slices[t] - slices[t].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+            # a constant column leaves rounding noise of its own magnitude behind
+            constant = spread <= 1e-14 * np.abs(slices[t]).max(axis=0)
+            slices[t] = (slices[t] - slices[t].mean(axis=0)) / np.where(constant, 1.0, spread)
     return slices
 
 

@@ -126,7 +126,7 @@ class TNet(nn.Module):
     def __init__(
         self,
         n_features: int,
-        config: TNetConfig = TNetConfig(),  # noqa: B008 (frozen)
+        config: TNetConfig = TNetConfig(),
         *,
         generator: torch.Generator | None = None,
     ) -> None:

@@ -109,7 +109,7 @@ class FittedTNet:
 def fit_tnet(
     data: NetworkData,
     config: TNetConfig = TNetConfig(),  # noqa: B008 (frozen)
-    train: TrainConfig = TrainConfig(),  # noqa: B008 (frozen)
+    train: TrainConfig = TrainConfig(),
     *,
     generator: torch.Generator | None = None,
 ) -> FittedTNet:

@@ -113,7 +113,7 @@ def test_blind_networks_do_not_see(network):
 def test_parts_and_sweep_at_small_size():
     config = ex.config_of("quick", epochs=1, inner_steps=1, part_seeds=1)
     assert set(ex.misspecified(config)["case"]) == set(ex.BLIND)
-    assert len(ex.sweep(config)) == 5 * 3
+    assert len(ex.sweep(config)) == 6 * 3
 
 
 @pytest.mark.parametrize("name", BASELINES)

@@ -236,6 +236,22 @@ def test_dropout_only_while_training(network):
     assert torch.equal(net(adjacency, x, t).outcome, net(adjacency, x, t).outcome)
 
 
+def test_dropout_from_a_stream_keeps_the_mean(global_random_state):
+    from icml24.papers.networked_interference.network import _dropout
+
+    x = torch.full((333, 301), 2.0, requires_grad=True)
+    before = global_random_state()
+    for p in (0.05, 0.1, 0.5):
+        out = _dropout(x, p, torch.Generator().manual_seed(0))
+        assert float((out == 0).double().mean()) == pytest.approx(p, abs=5 * (p / len(x.flatten())) ** 0.5)
+        torch.testing.assert_close(out[out != 0].detach(), torch.full_like(out[out != 0], 2 / (1 - p)))
+        rows = (out == 0).double().mean(dim=1)
+        assert float((rows - p).abs().max()) < 6 * (p * (1 - p) / 301) ** 0.5
+        (gradient,) = torch.autograd.grad(out.sum(), x)
+        torch.testing.assert_close(gradient, out.detach() / 2)
+    assert global_random_state() == before
+
+
 def test_gradients_reach_the_features(network, model):
     adjacency, x, _ = network()
     x.requires_grad_(True)

@@ -375,7 +375,7 @@ SPACINGS = (0.05, 0.1, 0.25)
 
 
 def sweep(config: Config, name: str = "geometric") -> pd.DataFrame:
-    """Weight of the targeted loss and knot spacing, changed one at a time; out of sample.
+    """Weight of the targeted loss, knots and order of steps, one changed at a time; out of sample.
 
     Returns
     -------
@@ -386,6 +386,10 @@ def sweep(config: Config, name: str = "geometric") -> pd.DataFrame:
     settings |= {
         f"knot spacing {s:g}": (TNetConfig(knot_spacing=s), config.train) for s in SPACINGS if s != 0.1
     }
+    settings["as many outer as inner steps"] = (
+        TNetConfig(),
+        replace(config.train, epochs=config.steps // 2, inner_steps=1),
+    )
     rows = []
     for seed in range(config.seed, config.seed + config.part_seeds):
         train, test = simulated_parts(name, seed)

@@ -7,6 +7,7 @@ with the propensities held fixed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -123,7 +124,7 @@ def fit_tnet(
     train : TrainConfig
     generator : torch.Generator, optional
         Source of initial weights and of dropout: equally seeded generators give equal networks.
-        The global generator is left as it was found when one is given.
+        The global generator is used when none is given, and not touched otherwise.
 
     Returns
     -------
@@ -147,7 +148,9 @@ def row_normalised(x: Tensor) -> Tensor:
     return x / torch.where(total == 0, torch.ones_like(total), total)
 
 
-def train_model(make, data: NetworkData, train: TrainConfig, generator: torch.Generator | None) -> FittedTNet:
+def train_model(
+    make: Callable[[int], TNet], data: NetworkData, train: TrainConfig, generator: torch.Generator | None
+) -> FittedTNet:
     """`fit_tnet` for any module with the interface of `TNet`; ``make(n_features)`` builds it."""
     x = row_normalised(data.x)
     graph = Neighbourhoods.of(data.adjacency, x)
@@ -164,12 +167,9 @@ def train_model(make, data: NetworkData, train: TrainConfig, generator: torch.Ge
         raise ValueError("y has no spread, so it cannot be standardised; outcomes must differ between units")
     y = (y - mean) / std
     model = make(x.shape[1]).to(x)
-    seed = int(torch.randint(2**62, (1,), generator=generator))
-    # dropout has no generator argument: its stream is a fork of the global one, seeded from ours
-    devices = [x.device.index or 0] if x.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        history = _optimise(model, graph, x, Design.of(t, z, model), y, train)
+    model.stream = generator
+    history = _optimise(model, graph, x, Design.of(t, z, model), y, train)
+    model.stream = None
     return FittedTNet(model.eval(), mean, std, history)
 
 

@@ -104,7 +104,7 @@ QUICK = Config()
 
 #: The size of the recorded results.
 FULL = Config(
-    epochs=40,
+    epochs=30,
     inner_steps=20,
     network_seeds=5,
     heterogeneous_seeds=3,
@@ -204,7 +204,7 @@ def control_arm(config: Config) -> pd.DataFrame:
 
 def rmse(frame: pd.DataFrame, by: Sequence[str], column: str) -> pd.Series:
     """Root of the mean of squared errors, by groups."""
-    return frame.groupby(list(by), sort=False)[column].mean() ** 0.5
+    return frame.groupby(list(by))[column].mean() ** 0.5
 
 
 def slope(frame: pd.DataFrame, column: str) -> float:

@@ -65,7 +65,7 @@ def plot_graph(adjacency: sp.csr_matrix, places: np.ndarray, t: np.ndarray, z: n
 
 def plot_robustness(frame: pd.DataFrame) -> Any:
     """Error of the dose response against the sample size, by what is right."""
-    figure, ax = new(7.0, 4.2)
+    figure, ax = new(8.0, 4.2)
     errors = rmse(frame, ["case", "size"], "targeted")
     for case, (color, marker, line) in CASES.items():
         curve = errors[case]
@@ -78,7 +78,7 @@ def plot_robustness(frame: pd.DataFrame) -> Any:
     ax.set_xticks(sizes, [f"{int(size):,}" for size in sizes])
     ax.minorticks_off()
     ax.set(xlabel="sample size n", ylabel="root mean squared error")
-    ax.legend(fontsize="small")
+    ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
@@ -183,7 +183,7 @@ def plot_overlap(z: np.ndarray, propensities: Mapping[str, np.ndarray]) -> Any:
     figure, axes = new(8.0, 3.7, ncols=2)
     axes[0].hist(z, bins=np.linspace(0, 1, 21), color=COLORS["blue"], edgecolor="white")
     axes[0].set(xlabel="exposure z", ylabel="units")
-    bins = np.geomspace(1e-3, 10, 33)
+    bins = np.geomspace(0.03, 10, 33)
     for (label, values), color, line in zip(
         propensities.items(), ("blue", "orange", "green"), ("-", "--", "-."), strict=False
     ):

@@ -71,6 +71,11 @@ def test_compare_judges_every_method():
     assert bars["B2 TE average, TNet"] == out.loc["TE", "average"]
     assert bars["B3 mean average, TNet"] == pytest.approx(out["average"].mean(), abs=1e-14)
     assert bars["B4 ME average, naive - TNet"] == means.loc["naive", "ME"] - means.loc["TNet", "ME"]
+    average = means.mean(axis=1)
+    assert comparison.lead().tolist() == [pytest.approx(average["TNet"] - average["plain"], abs=1e-14)]
+    over = comparison.over_baselines()
+    assert set(over) == set(BASELINES)
+    assert over["ND+z"] == pytest.approx(average["TNet"] - average["ND+z"], abs=1e-14)
     response = ex.responses(comparison, points=5)
     for arm in (0, 1):
         expected = [

@@ -13,7 +13,8 @@ from icml24.common.figures import COLORS, new
 from icml24.common.random import numpy_generator
 from icml24.common.statistics import bootstrap_interval
 
-from .experiments import Comparison, Responses, rmse
+from .comparisons import Comparison, Responses
+from .experiments import rmse
 
 __all__ = [
     "plot_arms",

@@ -134,6 +134,16 @@ def test_targeting_lowers_the_targeted_loss(data):
     assert history[-1] < 0.7 * history[0]
 
 
+def test_inputs_with_gradients_and_no_grad_are_no_obstacle(data):
+    d = data()
+    base = fit_tnet(d, SMALL, SHORT, generator=gen())
+    tracked = replace(d, x=d.x.clone().requires_grad_(True), y=d.y.clone().requires_grad_(True))
+    with torch.no_grad():
+        other = fit_tnet(tracked, SMALL, SHORT, generator=gen())
+    for a, b in zip(base.model.state_dict().values(), other.model.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+
+
 def test_rows_that_sum_to_zero_stay():
     x = torch.tensor([[1.0, 3.0], [0.0, 0.0], [-1.0, 1.0]])
     assert row_normalised(x).tolist() == [[0.25, 0.75], [0.0, 0.0], [-1.0, 1.0]]

@@ -75,7 +75,7 @@ class TNetConfig:
 class TNetOutput(NamedTuple):
     """What `TNet.forward` returns; `n` units, outcomes in standardised units.
 
-    Attributes
+    Parameters
     ----------
     treated_prob : Tensor, shape (n,)
         P(T = 1 | representation).

@@ -152,13 +152,13 @@ def train_model(
     make: Callable[[int], TNet], data: NetworkData, train: TrainConfig, generator: torch.Generator | None
 ) -> FittedTNet:
     """`fit_tnet` for any module with the interface of `TNet`; ``make(n_features)`` builds it."""
-    x = row_normalised(data.x)
+    x = row_normalised(data.x).detach()
     graph = Neighbourhoods.of(data.adjacency, x)
     if len(x) != graph.size:
         raise ValueError(f"x must have one row a unit, {graph.size}; got {len(x)}")
-    t = check.binary("t", data.t, graph.size, x).to(x)
-    z = check.share("z", check.vector("z", data.z, graph.size, x)).to(x)
-    y = check.vector("y", data.y, graph.size, x).to(x)
+    t = check.binary("t", data.t, graph.size, x).to(x).detach()
+    z = check.share("z", check.vector("z", data.z, graph.size, x)).to(x).detach()
+    y = check.vector("y", data.y, graph.size, x).to(x).detach()
     for arm in (1, 0):
         if not bool((t == arm).any()):
             raise ValueError(f"no units with treatment {arm}: both arms are needed to learn effects")
@@ -168,7 +168,8 @@ def train_model(
     y = (y - mean) / std
     model = make(x.shape[1]).to(x)
     model.stream = generator
-    history = _optimise(model, graph, x, Design.of(t, z, model), y, train)
+    with torch.enable_grad():
+        history = _optimise(model, graph, x, Design.of(t, z, model), y, train)
     model.stream = None
     return FittedTNet(model.eval(), mean, std, history)
 

@@ -42,6 +42,7 @@ def test_every_kind_of_matrix_gives_the_same(network):
         sp.csr_matrix(dense.numpy()),
         sp.coo_array(dense.numpy()),
         dense.tolist(),
+        np.flip(np.flip(dense.numpy()).copy()),  # strides below zero
     ]
     for kind in kinds:
         torch.testing.assert_close(exposure(kind, t), exposure(dense, t), rtol=0, atol=0)
@@ -57,6 +58,16 @@ def test_dtypes(network):
     assert exposure(adjacency.long(), t.long()).dtype == torch.float32
     assert exposure(adjacency, t.tolist()).shape == t.shape
     assert exposure(adjacency, np.asarray(t)).dtype == torch.float64
+
+
+def test_arrays_that_torch_cannot_share(network, recwarn):
+    adjacency, _, t = network()
+    fixed = t.numpy().copy()
+    fixed.flags.writeable = False
+    torch.testing.assert_close(exposure(adjacency, fixed), exposure(adjacency, t), rtol=0, atol=0)
+    backwards = np.ascontiguousarray(t.numpy()[::-1])[::-1]
+    torch.testing.assert_close(exposure(adjacency, backwards), exposure(adjacency, t), rtol=0, atol=0)
+    assert not recwarn.list
 
 
 def test_repeated_entries_are_added():

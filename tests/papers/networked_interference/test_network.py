@@ -300,6 +300,7 @@ def test_bad_configurations():
     for bad, message in (
         ({"hidden": 7}, "even"),
         ({"hidden": 0}, "hidden"),
+        ({"hidden": 8.0}, "hidden must be a whole number"),
         ({"n_grid": 0}, "n_grid"),
         ({"knot_spacing": 0}, "spacing"),
         ({"dropout": 1.0}, "dropout"),

@@ -114,6 +114,9 @@ def test_bad_input(network, simulate):
     ):
         with pytest.raises(ValueError, match=message):
             simulate_network_data(*arguments, **{"w_treatment": w, "w_outcome": w, "generator": g} | keywords)
+    for bad in (None, 0):
+        with pytest.raises(TypeError, match="generator"):
+            simulate_network_data(adjacency, x, w_treatment=w, w_outcome=w, generator=bad)
     data = simulate()[0]
     with pytest.raises(ValueError, match="truth"):
         naive_parts(type(data)(data.adjacency, data.x, data.t, data.z, data.y))

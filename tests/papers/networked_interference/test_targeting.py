@@ -134,6 +134,11 @@ def test_dtypes_kinds_and_gradients(arrays):
     arrays_ = fit_perturbation(*(v.numpy() for v in arrays), KNOTS)
     torch.testing.assert_close(arrays_[0], fit_perturbation(*arrays, KNOTS)[0], rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(lists[0], single[0], rtol=1e-3, atol=1e-3)
+    mean = targeted_mean(arrays[3].float(), arrays[4], 0.5, single[0], KNOTS)
+    assert mean.dtype == torch.float32
+    psi = torch.tensor(0.3, requires_grad=True)
+    influence_values(*arrays, arrays[3], psi, 1.0, 0.5).sum().backward()
+    assert float(psi.grad) == -500
     y = arrays[0].clone().requires_grad_(True)
     fit_perturbation(y, *arrays[1:], KNOTS)[0].sum().backward()
     assert torch.isfinite(y.grad).all()
@@ -181,3 +186,11 @@ def test_bad_input(arrays):
     for point, message in (((0.5, 0.5), "binary"), ((1.0, 2.0), "z0 must")):
         with pytest.raises(ValueError, match=message):
             influence_values(*arrays, mu, 0.0, *point)
+    for psi, atol, message in (
+        (float("nan"), 0.1, "psi"),
+        (torch.tensor(float("nan")), 0.1, "psi"),
+        (torch.zeros(3), 0.1, "psi must be one number"),
+        (0.0, -0.1, "atol"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            influence_values(*arrays, mu, psi, 1.0, 0.5, atol=atol)

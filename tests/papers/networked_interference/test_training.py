@@ -163,9 +163,10 @@ def test_bad_input(data):
         ({"x": d.x[:-1]}, "one row a unit"),
         ({"x": d.x[:, 0]}, "x must have shape"),
         ({"adjacency": d.adjacency[:-1]}, "square"),
+        ({"adjacency": isolated}, "isolated"),
     ):
         with pytest.raises(ValueError, match=message):
             fit_tnet(replace(d, **bad), SMALL, SHORT, generator=gen())
-    for bad in ({"epochs": -1}, {"inner_steps": 0.5}, {"lr1": -1.0}, {"beta": float("nan")}):
+    for bad in ({"epochs": -1}, {"epochs": 2.0}, {"inner_steps": 0.5}, {"lr1": -1.0}, {"beta": float("nan")}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             TrainConfig(**bad)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 
 def tensor(name: str, value: Any, like: Tensor | None = None) -> Tensor:
     """`value` as a floating tensor; integers and booleans take the dtype of `like`, or the default."""
+    if isinstance(value, np.ndarray) and (min(value.strides, default=0) < 0 or not value.flags.writeable):
+        value = (
+            value.copy()
+        )  # torch can share neither memory that runs backwards nor memory that is read-only
     try:
         out = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -95,10 +101,23 @@ def number(name: str, value: Any) -> float:
 
 def whole(name: str, value: Any, smallest: int) -> int:
     """A whole number, at least `smallest`."""
-    out = number(name, value)
-    if out != int(out) or out < smallest:
+    try:
+        out = operator.index(value)
+    except TypeError as error:
+        raise ValueError(f"{name} must be a whole number (an int); got {value!r}") from error
+    if out < smallest:
         raise ValueError(f"{name} must be a whole number, at least {smallest}; got {value!r}")
-    return int(out)
+    return out
+
+
+def single(name: str, value: Any, like: Tensor) -> Tensor:
+    """A finite number as a tensor of no dimensions, with the dtype of `like`; gradients are kept."""
+    if not isinstance(value, Tensor):
+        return like.new_tensor(number(name, value))
+    out = tensor(name, value, like)
+    if out.ndim:
+        raise ValueError(f"{name} must be one number; got shape {tuple(out.shape)}")
+    return out.to(like)
 
 
 def knots(values: Sequence[float] | Tensor) -> list[float]:

@@ -90,7 +90,7 @@ def plot_arms(frame: pd.DataFrame) -> Any:
     titles = {"arm": "divided by P(T = t)", "treated": "divided by P(T = 1) throughout"}
     for ax, (name, title) in zip(axes, titles.items(), strict=True):
         for arm, color, marker in ((1, "blue", "s"), (0, "orange", "o")):
-            curve = errors[name, arm]
+            curve = errors.xs((name, arm))
             ax.loglog(
                 *(curve.index, curve),
                 color=COLORS[color],

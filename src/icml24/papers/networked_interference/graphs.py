@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -153,7 +154,8 @@ def _entries(adjacency: Any) -> tuple[Tensor, Tensor, int]:
         shape = tuple(adjacency.shape)
     else:
         try:
-            adjacency = torch.as_tensor(adjacency)
+            # a copy: torch can share neither memory that runs backwards nor memory that is read-only
+            adjacency = torch.as_tensor(adjacency.copy() if isinstance(adjacency, np.ndarray) else adjacency)
         except (TypeError, ValueError, RuntimeError) as error:
             raise TypeError(
                 "adjacency must be a dense or sparse tensor, an array or a SciPy sparse matrix; "

@@ -38,7 +38,7 @@ class TNetConfig:
     hidden : int
         Width `h` of the layers, even; the representation has h/2 entries.
     n_grid : int
-        `B`: the density of the exposure has B + 1 grid points.
+        `M`: the density of the exposure has M + 1 grid points.
     knot_spacing : float
         Distance of the spline's knots, positive.
     dropout, encoder_dropout : float

@@ -89,12 +89,16 @@ def simulate_network_data(
     ------
     ValueError
         Shapes that differ, isolated units, values that are not finite, or a negative `noise_std`.
+    TypeError
+        `generator` is not a torch.Generator.
 
     Notes
     -----
     Source: the companion's substitute; the authors' generator is not public. A score without any
     spread over the units (constant features) counts as zero.
     """
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator; got {type(generator).__name__}")
     x = check.tensor("x", x)
     if x.ndim != 2:
         raise ValueError(f"x must have shape (n, f); got {tuple(x.shape)}")

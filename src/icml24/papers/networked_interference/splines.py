@@ -87,20 +87,20 @@ def default_knots(spacing: float) -> list[float]:
 def grid_density(logits: Any, z: Any) -> Tensor:
     r"""Softmax mass on a grid of exposures, linear between neighbouring grid points.
 
-    With :math:`p = \mathrm{softmax}(\text{logits})` at :math:`0, 1/B, \dots, 1` and :math:`z`
-    between :math:`L/B` and :math:`U/B`: :math:`p_L + (zB - L)(p_U - p_L)`.
+    With :math:`p = \mathrm{softmax}(\text{logits})` at :math:`0, 1/M, \dots, 1` and :math:`z`
+    between :math:`L/M` and :math:`U/M`: :math:`p_L + (zM - L)(p_U - p_L)`.
 
     Parameters
     ----------
-    logits : Tensor, shape (n, B + 1), floating
-        One row a unit, ``B >= 1``.
+    logits : Tensor, shape (n, M + 1), floating
+        One row a unit, ``M >= 1``.
     z : Tensor or array_like, shape (n,)
         Exposures in [0, 1].
 
     Returns
     -------
     Tensor, shape (n,)
-        A probability mass, about 1/B times a density (`grid_integral` is the factor); dtype of `logits`.
+        A probability mass, about 1/M times a density (`grid_integral` is the factor); dtype of `logits`.
 
     Raises
     ------
@@ -118,23 +118,23 @@ def grid_density(logits: Any, z: Any) -> Tensor:
     """
     logits = check.tensor("logits", logits)
     if logits.ndim != 2 or logits.shape[1] < 2 or logits.shape[0] == 0:
-        raise ValueError(f"logits must have shape (n, B + 1) with n, B >= 1; got {tuple(logits.shape)}")
+        raise ValueError(f"logits must have shape (n, M + 1) with n, M >= 1; got {tuple(logits.shape)}")
     z = check.share("z", check.vector("z", z, len(logits), logits)).to(logits)
     return GridPlace.of(z, logits.shape[1] - 1).interpolate(torch.softmax(logits, dim=1))
 
 
 def grid_integral(mass: Tensor) -> Tensor:
-    r"""Integral over [0, 1] of the piecewise linear function through (k/B, p_k).
+    r"""Integral over [0, 1] of the piecewise linear function through (k/M, p_k).
 
     Parameters
     ----------
-    mass : Tensor, shape (..., B + 1)
+    mass : Tensor, shape (..., M + 1)
         Values at the grid points.
 
     Returns
     -------
     Tensor, shape (...)
-        :math:`\tfrac1B \bigl(\sum_k p_k - \tfrac12 (p_0 + p_B)\bigr)`; the trapezoid rule is exact here.
+        :math:`\tfrac1M \bigl(\sum_k p_k - \tfrac12 (p_0 + p_M)\bigr)`; the trapezoid rule is exact here.
     """
     return (mass.sum(dim=-1) - (mass[..., 0] + mass[..., -1]) / 2) / (mass.shape[-1] - 1)
 

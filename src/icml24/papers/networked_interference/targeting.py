@@ -103,7 +103,7 @@ def targeted_mean(
     Source: eq-networked_interference-estimate.
     """
     mu_q = check.vector("mu_q", mu_q)
-    g_q = check.positive("g_q", check.vector("g_q", g_q, len(mu_q), mu_q))
+    g_q = check.positive("g_q", check.vector("g_q", g_q, len(mu_q), mu_q)).to(mu_q)
     weights = check.vector("weights", weights, like=mu_q).to(mu_q)
     basis = truncated_power_basis(mu_q.new_tensor([check.level("z", z)]), knots, degree)[0]
     if len(weights) != len(basis):
@@ -157,9 +157,10 @@ def influence_values(
     """
     y, t, z, mu, g = _arrays(y, t, z, mu, g)
     mu_query = check.vector("mu_query", mu_query, len(y), y).to(y)
-    psi = psi if isinstance(psi, Tensor) else check.number("psi", psi)
-    hit = (t == check.arm("t0", t0)) & ((z - check.level("z0", z0)).abs() <= check.number("atol", atol))
-    return hit / g * (y - mu) + mu_query - psi
+    if check.number("atol", atol) < 0:
+        raise ValueError(f"atol must be zero or positive; got {atol!r}")
+    hit = (t == check.arm("t0", t0)) & ((z - check.level("z0", z0)).abs() <= atol)
+    return hit / g * (y - mu) + mu_query - check.single("psi", psi, y)
 
 
 def projected_equations(

@@ -159,6 +159,7 @@ def train_model(
     t = check.binary("t", data.t, graph.size, x).to(x).detach()
     z = check.share("z", check.vector("z", data.z, graph.size, x)).to(x).detach()
     y = check.vector("y", data.y, graph.size, x).to(x).detach()
+    graph.mean(t)  # refuses isolated units, which have no exposure
     for arm in (1, 0):
         if not bool((t == arm).any()):
             raise ValueError(f"no units with treatment {arm}: both arms are needed to learn effects")

@@ -11,6 +11,13 @@ import torch
 
 DATA = Path(__file__).parent / "data"
 CASES = ("c0", "c1", "c2")
+#: Name in the stored numbers, and what is passed for it.
+VARIANTS = {
+    "sparse": {},
+    "sparse_t50": {"threshold": 0.5},
+    "dense": {"mode": "dense"},
+    "softmax": {"mode": "softmax"},
+}
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +37,12 @@ def case(request, arrays, numbers):
     name = request.param
     fields = {key: arrays[f"{name}_{key}"] for key in ("patches", "tokens", "mask", "image", "text")}
     return name, fields, numbers[f"{name}_it"]
+
+
+@pytest.fixture(params=VARIANTS)
+def variant(request):
+    """One kind of weights: its name in the stored numbers, and its arguments."""
+    return request.param, VARIANTS[request.param]
 
 
 def batch(b=4, length=6, p=9, d=8, seed=0, dtype=torch.float64):

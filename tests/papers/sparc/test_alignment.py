@@ -17,6 +17,7 @@ from icml24.papers.sparc import (
 )
 from icml24.papers.sparc.alignment import MODES
 
+
 def test_parity_with_the_loop_reference(case, arrays, variant):
     name, x, _ = case
     kind, options = variant

@@ -15,6 +15,7 @@ from icml24.papers.sparc import (
 )
 from icml24.papers.sparc.losses import REDUCTIONS, _reference_local_loss
 
+
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_parity_of_the_local_loss(case, numbers, variant, reduction):
     name, x, it = case

@@ -102,7 +102,7 @@ class Config:
     place_steps: int = 200
 
 
-QUICK = Config(qa_steps=220)  # as many as fit two minutes; training people answer long before
+QUICK = Config(qa_steps=190)  # enough for the training people; more would not fit two minutes
 FULL = Config(
     variants=(
         "single",

@@ -77,5 +77,5 @@ def test_figures_draw_what_they_are_given():
     ]
     for figure in made:
         assert figure.axes
-        assert all(axis.get_xlabel() or not axis.axison for axis in figure.axes)
+        assert all(axis.get_xlabel() or axis.get_ylabel() or not axis.axison for axis in figure.axes)
     plt.close("all")

@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 MIN_ATOMS, MAX_ATOMS = 4, 38
+MIX_ATOMS = 8
 RING_CLASSES = 5
 BONDS = {"SINGLE": 0, "DOUBLE": 1, "TRIPLE": 2, "AROMATIC": 3}
 
@@ -124,11 +125,23 @@ def molecules(limit: int | None = None) -> tuple[tuple[Molecule, ...], int]:
 
 
 def batches_of(
-    chosen: Sequence[Molecule], size: int, num_hops: int | None, *, mean: float = 0.0, std: float = 1.0
+    chosen: Sequence[Molecule],
+    size: int,
+    num_hops: int | None,
+    *,
+    mean: float = 0.0,
+    std: float = 1.0,
+    mix: torch.Generator | None = None,
 ) -> list[Batch]:
-    """Molecules in batches of like size, targets standardised by `mean` and `std`."""
-    ordered = sorted(chosen, key=lambda m: (len(m.tokens), m.smiles))
-    return [_molecule_batch(ordered[i : i + size], num_hops, mean, std) for i in range(0, len(ordered), size)]
+    """Molecules in batches of like size, targets standardised by `mean` and `std`.
+
+    With `mix`, molecules that differ by up to eight atoms may share a batch: batches of equal sizes only
+    pad less, but teach every model worse.
+    """
+    noise = torch.rand(len(chosen), generator=mix).numpy() * MIX_ATOMS if mix else np.zeros(len(chosen))
+    order = np.argsort([len(m.tokens) for m in chosen] + noise, kind="stable")
+    parts = (order[i : i + size] for i in range(0, len(order), size))
+    return [_molecule_batch([chosen[i] for i in part], num_hops, mean, std) for part in parts]
 
 
 def ring_batch(n: int, distance: int | None = None) -> Batch:

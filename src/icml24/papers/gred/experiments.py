@@ -74,7 +74,7 @@ class Config:
     molecule_epochs: int = 4
     ablation_hops: tuple[int | None, ...] = (1, 2, 3, 4, 6, None)
     ablation_seeds: int = 0
-    ring_sizes: tuple[int, ...] = (4, 8, 12, 20)
+    ring_sizes: tuple[int, ...] = (4, 8, 20)
     ring_seeds: int = 2
     ring_steps: int = 100
     cluster_graphs: int = 0
@@ -91,13 +91,14 @@ QUICK = Config()
 #: The size of the recorded results.
 FULL = Config(
     molecule_seeds=3,
+    molecule_epochs=5,
     ablation_seeds=2,
-    ring_sizes=(4, 8, 12, 16, 20, 24, 28, 32),
+    ring_sizes=(4, 8, 12, 16, 20, 28),
     ring_seeds=3,
     ring_steps=200,
-    cluster_graphs=200,
+    cluster_graphs=160,
     cluster_seeds=2,
-    digit_epochs=8,
+    digit_epochs=6,
     cost_nodes=(16, 32, 64, 128, 256),
 )
 

@@ -134,15 +134,15 @@ class LRU(nn.Module):
         return lru_eigenvalues(self.nu_log, self.theta_log)
 
     def forward(self, xs: Tensor) -> Tensor:
-        """Read hops along the first axis: (K+1, B, N, H), hop 0 first, to (B, N, H)."""
+        """Hop 0 plus what is read from all hops (eq-gred-layer): (K+1, B, N, H), hop 0 first, to (B, N, H)."""
         if not isinstance(xs, Tensor) or xs.ndim < 2 or xs.shape[-1] != self.dim_h or len(xs) == 0:
             got = tuple(xs.shape) if isinstance(xs, Tensor) else type(xs).__name__
             raise ValueError(f"xs must be (K+1, B, N, H) with K+1 >= 1 and H = {self.dim_h}; got {got}")
         same_dtype("xs", xs, self.nu_log)
-        return self.read(xs, 0)
+        return xs[0] + self.read(xs, 0)
 
     def read(self, xs: Tensor, dim: int) -> Tensor:
-        """`forward` with the hops along axis `dim`."""
+        """The gated vector g that is read from the hops along axis `dim`, without the skip."""
         state = hop_recurrence(self.eigenvalues(), self.project(xs), dim=dim)
         # Re(c W_out) = Re(c) C_re - Im(c) C_im, as one product of interleaved real and imaginary parts
         w_out = torch.stack([self.C_re, -self.C_im], dim=1).flatten(0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from icml24.papers.gred import LRU, linear_recurrence
+from icml24.papers.gred import LRU, init_lru_from_uniform, linear_recurrence, lru_eigenvalues
 from icml24.papers.gred.experiments import conditioning, recovery
 from icml24.papers.gred.injectivity import recover_hops, state_matrix, vandermonde
 
@@ -70,3 +70,17 @@ def test_large_radii_condition_better():
     for hops in (21, 31, 41):
         assert table[0.95, hops] < table[0.0, hops]
     assert table[0.0, 41] > table[0.0, 21] > table[0.0, 9]
+
+
+@pytest.mark.equation("eq-gred-conditioning")
+@pytest.mark.parametrize("hops", [2, 9, 30])
+def test_condition_number_has_its_lower_bound(hops):
+    """The bound from the mean of |lambda|^(2K), and equality for a single hop beside hop 0 at equal moduli."""
+    u = torch.rand(2, 60, generator=torch.Generator().manual_seed(3), dtype=DOUBLE)
+    lam = lru_eigenvalues(*init_lru_from_uniform(u[0], u[1])[:2])
+    bound = (lam.abs() ** (2 * hops - 2)).mean() ** -0.5
+    assert float(torch.linalg.cond(vandermonde(lam, hops))) >= float(bound) > 1
+    around = 0.25 * torch.polar(torch.ones(8, dtype=DOUBLE), torch.arange(8, dtype=DOUBLE) * torch.pi / 4)
+    torch.testing.assert_close(
+        torch.linalg.cond(vandermonde(around, 2)), torch.tensor(4.0, dtype=DOUBLE), rtol=1e-12, atol=0
+    )

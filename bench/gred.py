@@ -182,7 +182,7 @@ def main(repeats: int) -> None:
     rows = [
         layer_row(32, 38, 5, 72, repeats, 5),
         layer_row(64, 20, 6, 32, repeats, 5),
-        layer_row(8, 60, 40, 88, repeats, 2),
+        layer_row(4, 40, 40, 64, repeats, 1),
         recurrence_row(repeats),
         distance_row(repeats),
     ]

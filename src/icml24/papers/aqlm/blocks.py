@@ -140,7 +140,9 @@ def first_inputs(model: nn.Module, tokens: Tensor) -> tuple[Tensor, tuple[Any, .
     finally:
         handle.remove()
     args, kwargs = caught[0]
-    return torch.cat(streams[1:]), args[1:], {k: v for k, v in kwargs.items() if k != "hidden_states"}
+    # a cache of keys and values would grow from call to call
+    others = {k: v for k, v in kwargs.items() if k not in ("hidden_states", "past_key_values", "use_cache")}
+    return torch.cat(streams[1:]), args[1:], others
 
 
 def run_block(call: nn.Module, hidden: Tensor) -> Tensor:

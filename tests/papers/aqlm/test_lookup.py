@@ -1,0 +1,122 @@
+"""Multiplying by looking up, and the layer that does it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from icml24.papers.aqlm import QuantizedLinear, QuantizedWeight, dequantize, lut_matvec
+from icml24.papers.aqlm.lookup import _reference_sums, _table
+
+
+def test_parity_with_the_released_kernel(core):
+    for k in range(2):
+        x, codes, books, scales, out = (
+            core[f"lut{k}_{n}"] for n in ("x", "codes", "codebooks", "scales", "out")
+        )
+        torch.testing.assert_close(lut_matvec(x, codes, books, scales), out, rtol=0, atol=1e-4)
+
+
+@pytest.mark.equation("eq-aqlm-lookup")
+@pytest.mark.parametrize("shape", [(12,), (1, 12), (2, 3, 12)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64])
+def test_looking_up_is_multiplying(problem, shape, dtype):
+    """E10: kernel, plain torch and dense product agree."""
+    _, codes, books, scales, _ = problem(o=7, i=3, m=3, k=9)
+    x = torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = x @ dequantize(codes, books, scales).T
+    got = lut_matvec(x, codes.to(dtype), books, scales)
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+    assert got.shape == (*shape[:-1], 7)
+    plain = _reference_sums(_table(x.reshape(-1, 12), books), codes) * scales.view(-1)
+    torch.testing.assert_close(plain.view_as(got), got, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.equation("eq-aqlm-cost")
+def test_operations_by_counting(problem):
+    """E10: an instrumented plain loop; d_in M K products, d_out I M additions."""
+    _, codes, books, scales, _ = problem(o=5, i=3, m=2, k=4)
+    x = torch.randn(12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    products = additions = 0
+    table = {}
+    for j in range(3):
+        for m in range(2):
+            for k in range(4):
+                total = 0.0
+                for t in range(4):
+                    total += float(x[4 * j + t] * books[m, k, 0, t])
+                    products += 1
+                table[j, m, k] = total
+    out = []
+    for i in range(5):
+        total = 0.0
+        for j in range(3):
+            for m in range(2):
+                total += table[j, m, int(codes[i, j, m])]
+                additions += 1
+        out.append(total * float(scales[i]))
+    torch.testing.assert_close(
+        lut_matvec(x, codes, books, scales), torch.tensor(out, dtype=torch.float64), rtol=1e-12, atol=1e-12
+    )
+    d_in, d_out, m, k, g = 12, 5, 2, 4, 4
+    assert (products, additions) == (d_in * m * k, d_out * d_in // g * m)
+    assert abs((products + additions) / (d_in * d_out) - (m * k / d_out + m / g)) < 1e-12
+
+
+def test_tiles_larger_than_one(problem):
+    _, codes, books, scales, _ = problem(o=1100, i=45, m=2, k=16, g_in=2, dtype=torch.float32)
+    x = torch.randn(2, 90, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        lut_matvec(x, codes.to(torch.uint8), books, scales),
+        x @ dequantize(codes, books, scales).T,
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_gradients(problem):
+    _, codes, books, scales, _ = problem()
+    x = torch.randn(
+        2, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True
+    )
+    books.requires_grad_(True)
+    scales.requires_grad_(True)
+    assert torch.autograd.gradcheck(lambda *a: lut_matvec(a[0], codes, a[1], a[2]), (x, books, scales))
+
+
+@pytest.mark.parametrize("kernel", ["dequantize", "lut"])
+@pytest.mark.parametrize("biased", [True, False])
+def test_linear_layer(problem, kernel, biased):
+    _, codes, books, scales, _ = problem()
+    bias = torch.arange(5.0, dtype=torch.float64) if biased else None
+    layer = QuantizedLinear(QuantizedWeight(codes, books, scales), bias, kernel=kernel)
+    x = torch.randn(2, 3, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = torch.nn.functional.linear(x, dequantize(codes, books, scales), bias)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), expected)
+    layer(x).sum().backward()
+    names = {name for name, p in layer.named_parameters() if p.grad is not None}
+    assert names == {"codebooks", "scales", *(["bias"] if biased else [])}
+    assert dict(layer.named_buffers())["codes"].dtype == torch.uint8
+    assert torch.equal(layer.quantized_weight.codes, codes)
+    other = QuantizedLinear(QuantizedWeight(codes * 0, books * 0, scales), bias, kernel=kernel)
+    other.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(other.dequantize(), layer.dequantize())
+    assert kernel in repr(layer)
+
+
+def test_bad_input(problem):
+    _, codes, books, scales, _ = problem()
+    with pytest.raises(ValueError, match="12 features"):
+        lut_matvec(torch.zeros(11, dtype=torch.float64), codes, books, scales)
+    with pytest.raises(ValueError, match=r"\[0, 4\)"):
+        lut_matvec(torch.zeros(12, dtype=torch.float64), codes + 4, books, scales)
+    _, codes2, books2, scales2, _ = problem(g_out=2)
+    with pytest.raises(ValueError, match="out_group_size = 1"):
+        lut_matvec(torch.zeros(12, dtype=torch.float64), codes2, books2, scales2)
+    with pytest.raises(ValueError, match="out_group_size = 1"):
+        QuantizedLinear(QuantizedWeight(codes2, books2, scales2), kernel="lut")
+    with pytest.raises(ValueError, match="kernel"):
+        QuantizedLinear(QuantizedWeight(codes, books, scales), kernel="fast")
+    with pytest.raises(ValueError, match="bias"):
+        QuantizedLinear(QuantizedWeight(codes, books, scales), torch.zeros(4))

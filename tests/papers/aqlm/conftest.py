@@ -43,11 +43,6 @@ def extra_facts():
     return facts("extra")
 
 
-@pytest.fixture(scope="session")
-def stored_layer():
-    return arrays("layer"), facts("layer")
-
-
 @pytest.fixture
 def problem():
     """A random layer in additive code: weight, codes, codebooks, scales, gram, all float64."""

@@ -37,7 +37,10 @@ __all__ = [
     "code_usage",
     "configure",
     "distilled",
+    "entropies",
+    "envelope",
     "original_perplexity",
+    "principal_plane",
     "quantised",
     "sweep",
 ]
@@ -183,7 +186,7 @@ def layer_config(config: Config, form: Format, beam_size: int = 1) -> AQLMConfig
     )
 
 
-def test_tokens(config: Config) -> Tensor:
+def held_out(config: Config) -> Tensor:
     """The first test windows, end to end."""
     return split("test")[: config.test_windows * CONTEXT]
 
@@ -198,7 +201,7 @@ def calibration_tokens(config: Config, count: int | None = None) -> Tensor:
 @cache
 def original_perplexity(config: Config, name: str) -> float:
     """Perplexity of a stored model on the test windows."""
-    return perplexity(load_model(name), test_tokens(config), context=CONTEXT)
+    return perplexity(load_model(name), held_out(config), context=CONTEXT)
 
 
 @cache
@@ -325,6 +328,13 @@ def entropies(usage: dict[str, list[np.ndarray]]) -> dict[str, float]:
     return out
 
 
+def principal_plane(book: Tensor) -> np.ndarray:
+    """The words of a codebook (K, 1, g) in the plane of their two largest spreads, shape (K, 2)."""
+    words = book.detach().flatten(1)
+    words = words - words.mean(0)
+    return (words @ torch.linalg.svd(words, full_matrices=False).Vh[:2].T).numpy()
+
+
 def envelope(points: Sequence[tuple[float, float]]) -> list[int]:
     """Indices of the points with no other both smaller and better, by size."""
     order = sorted(range(len(points)), key=lambda k: points[k])
@@ -342,5 +352,5 @@ def _is_code(name: str) -> bool:
 def _measured(
     config: Config, name: str, method: str, stage: str, form: Format, report: ModelReport, model: RotaryGPT
 ) -> Run:
-    value = perplexity(model, test_tokens(config), context=CONTEXT)
+    value = perplexity(model, held_out(config), context=CONTEXT)
     return Run(name, method, stage, form, value, original_perplexity(config, name), report, model)

@@ -2,9 +2,13 @@ r"""Studies of one layer: convergence, rate and distortion, a Gaussian source, t
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib.resources import files
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -18,17 +22,19 @@ from .codebooks import least_squares_codebooks
 from .data import load_model
 from .experiments import Config, calibration_tokens, layer_config
 from .formats import bits_per_parameter, dequantize
-from .layers import alternate, initial_code, quantize_layer
+from .layers import AQLMConfig, alternate, initial_code, quantize_layer
 from .lookup import lookup
 from .objective import GramAccumulator, layer_mse
 from .uniform import gptq_quantize, rtn_quantize, uniform_bits_per_parameter
 
 __all__ = [
     "RatePoint",
+    "against_released",
     "convergence",
     "gaussian_source",
     "lookup_times",
     "rate_distortion",
+    "released_layer",
     "rounds_needed",
     "studied_layer",
 ]
@@ -112,6 +118,35 @@ def rate_distortion(config: Config) -> list[RatePoint]:
     return out
 
 
+def released_layer() -> tuple[Tensor, Tensor, list[dict[str, object]]]:
+    """A layer (64, 128) with its Gram matrix, and what the released code made of it: settings and errors by seed."""
+    folder = files(__package__)
+    with np.load(str(folder / "released_layer.npz")) as stored:
+        weight, gram = (torch.from_numpy(stored[name]) for name in ("weight", "gram"))
+    return weight, gram.double(), json.loads((folder / "released_layer.json").read_text())["runs"]
+
+
+def against_released(seed: int) -> list[dict[str, float | str]]:
+    """Ours beside the released code on one layer: error over the worst of its seeds, and the largest rise of a round."""
+    weight, gram, runs = released_layer()
+    out: list[dict[str, float | str]] = []
+    for run in runs:
+        names = ("num_codebooks", "nbits_per_codebook", "in_group_size", "beam_size", "lr", "adam_steps")
+        config = AQLMConfig(**{n: run[n] for n in (*names, "max_rounds", "relative_mse_tolerance")})
+        found = quantize_layer(weight, gram, config, generator=generator(seed, "aqlm", "released"))
+        out.append(
+            {
+                "setting": f"{run['num_codebooks']} x {run['nbits_per_codebook']} bits, beam {run['beam_size']}",
+                "bits": found.bits_per_parameter,
+                "released, worst": max(run["official_mse"]),
+                "here": found.history[-1],
+                "ratio": found.history[-1] / max(run["official_mse"]),
+                "largest rise": max(b / a - 1 for a, b in pairwise(found.history)),
+            }
+        )
+    return out
+
+
 def gaussian_source(seed: int, groups: int = 2**13) -> dict[str, float]:
     """Mean squared error at 2 bits a value for independent standard normal values, codebooks not counted.
 
@@ -164,9 +199,8 @@ def lookup_times(config: Config, repeats: int = 9) -> list[dict[str, object]]:
             codes = torch.randint(256, (rows, columns // group, books), generator=g, dtype=torch.uint8)
             words = torch.randn(books, 256, 1, group, generator=g)
             scales = torch.ones(rows, 1, 1, 1)
-            plain, looked = _interleaved(
-                (lambda: torch.mv(dense, x), lambda: lookup(x, codes, words, scales)), repeats
-            )
+            calls = partial(torch.mv, dense, x), partial(lookup, x, codes, words, scales)
+            plain, looked = _interleaved(calls, repeats)
             out.append(
                 {
                     "outputs": rows,

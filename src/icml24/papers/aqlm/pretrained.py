@@ -20,8 +20,7 @@ from icml24.common.checkpoints import load_smollm2
 from icml24.common.random import generator
 from icml24.common.texts import kjv_text
 
-from .blocks import ModelReport, Quantizer, Result, first_inputs, quantize_blocks, run_block
-from .blocks import BlockCall
+from .blocks import BlockCall, ModelReport, Quantizer, Result, first_inputs, quantize_blocks, run_block
 from .layers import AQLMConfig, quantize_layer
 from .uniform import gptq_quantize, rtn_quantize, uniform_bits_per_parameter
 
@@ -88,7 +87,7 @@ def smollm2(blocks: int, seed: int) -> list[PretrainedRow]:
         error = sum(one.mse / one.signal for one in report.layers) / len(report.layers)
         return PretrainedRow(name, report.bits_per_parameter, evaluate(tail.requires_grad_(False)), error)
 
-    out = [PretrainedRow("original", 4.5, evaluate(layers[-blocks:]), 0.0)]
+    out = [PretrainedRow("original", 5.0, evaluate(layers[-blocks:]), 0.0)]
     for bits, group in ((2, GROUP), (3, None)):
         out.append(row(f"RTN, {bits} bits", _uniform(bits, group, corrected=False)))
         out.append(row(f"GPTQ, {bits} bits", _uniform(bits, group, corrected=True)))

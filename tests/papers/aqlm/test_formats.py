@@ -92,7 +92,7 @@ def test_size_counts_what_is_stored(o, i, m, b, g):
     assert Fraction(packed.bits_per_parameter).limit_denominator(10**6) == Fraction(stored, o * i * g)
 
 
-@pytest.mark.equation("eq-aqlm-limit")
+@pytest.mark.equation("eq-aqlm-size")
 def test_codebooks_cost_nothing_on_tall_layers():
     """E9: with many rows only codes and scales are left."""
     sizes = {"num_codebooks": 3, "nbits_per_codebook": 6, "in_group_size": 8}

@@ -23,26 +23,27 @@ def test_parity(extra, extra_facts):
 
 
 @pytest.mark.equation("eq-aqlm-obq")
-def test_the_rest_of_a_row_answers_a_fixed_coordinate_in_the_best_way():
-    """E11: with the first column fixed where GPTQ puts it, the best continuous rest of each row.
-
-    At 16 bits the later columns hardly move from where the correction puts them.
-    """
+@pytest.mark.parametrize("bits", [2, 4])
+def test_every_error_is_made_good_by_the_best_rest_of_the_row(bits):
+    """E11: one linear system a column for the least-loss answer of the free coordinates, no factorisation."""
     g = torch.Generator().manual_seed(0)
-    w = torch.randn(4, 6, generator=g, dtype=torch.float64)
-    x = torch.randn(50, 6, generator=g, dtype=torch.float64)
-    h = x.T @ x / 50
-    w[:, 0] = torch.tensor([0.013, -0.021, 0.034, 0.008], dtype=torch.float64)
-    coarse = gptq_quantize(w * torch.tensor([1.0] + [1e-3] * 5, dtype=torch.float64), h, 2, damping=0.0)
-    scaled = w * torch.tensor([1.0] + [1e-3] * 5, dtype=torch.float64)
-    # exact conditional minimum, by solving the normal equations of the free coordinates
-    error = scaled[:, 0] - coarse[:, 0]
-    best = scaled[:, 1:] + torch.outer(error, torch.linalg.solve(h[1:, 1:], h[1:, 0]))
-    inverse = torch.linalg.inv(h)
-    step = scaled[:, 1:] - torch.outer(error / inverse[0, 0], inverse[0, 1:])
-    torch.testing.assert_close(best, step, rtol=1e-9, atol=1e-12)
-    fine = gptq_quantize(torch.cat((coarse[:, :1], scaled[:, 1:]), 1), h, 16, damping=0.0)
-    torch.testing.assert_close(fine, torch.cat((coarse[:, :1], scaled[:, 1:]), 1), rtol=0, atol=1e-4)
+    w = torch.randn(5, 9, generator=g, dtype=torch.float64)
+    x = torch.randn(60, 9, generator=g, dtype=torch.float64) @ torch.randn(
+        9, 9, generator=g, dtype=torch.float64
+    )
+    h = x.T @ x / 60
+    damped = h + 0.05 * h.diagonal().mean() * torch.eye(9, dtype=torch.float64)
+    low, high = w.amin(1).clamp(max=0), w.amax(1).clamp(min=0)
+    step = (high - low) / (2**bits - 1)
+    zero = (-low / step).round()
+    now, expected = w.clone(), torch.empty_like(w)
+    for q in range(9):
+        level = ((now[:, q] / step).round() + zero).clamp(0, 2**bits - 1)
+        expected[:, q] = (level - zero) * step
+        if q < 8:
+            answer = torch.linalg.solve(damped[q + 1 :, q + 1 :], damped[q + 1 :, q])
+            now[:, q + 1 :] += torch.outer(now[:, q] - expected[:, q], answer)
+    torch.testing.assert_close(gptq_quantize(w, h, bits, damping=0.05), expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.equation("eq-aqlm-grid")

@@ -30,6 +30,8 @@ __all__ = ["LayerReport", "ModelReport", "finetune_block", "quantize_model"]
 METHODS = ("aqlm", "gptq", "rtn")
 TUNING_BATCH = 16  # sequences a step of block tuning
 CHUNK = 16  # sequences a pass outside of tuning
+#: What a block's arguments must not carry from call to call: the stream, and a cache that would grow.
+CALL_STATE = ("hidden_states", "cache", "past_key_values", "use_cache")
 
 #: A layer's additive code, or its weight on a uniform grid and the bits that costs.
 Result = QuantizedWeight | tuple[Tensor, float]
@@ -140,8 +142,7 @@ def first_inputs(model: nn.Module, tokens: Tensor) -> tuple[Tensor, tuple[Any, .
     finally:
         handle.remove()
     args, kwargs = caught[0]
-    # a cache of keys and values would grow from call to call
-    others = {k: v for k, v in kwargs.items() if k not in ("hidden_states", "past_key_values", "use_cache")}
+    others = {k: v for k, v in kwargs.items() if k not in CALL_STATE}
     return torch.cat(streams[1:]), args[1:], others
 
 

@@ -95,15 +95,15 @@ class Config:
     seed: int = 0
     models: tuple[str, ...] = ("large",)
     calibration: int = 64
-    test_windows: int = 128
+    test_windows: int = 112
     main: Format = (2, 6)
     formats: tuple[Format, ...] = ((2, 6),)
     seeds: int = 1
     kmeans_iter: int = 25
     rounds: int = 4
     adam_steps: int = 50
-    tuning_steps: int = 40
-    distill_steps: int = 40
+    tuning_steps: int = 50
+    distill_steps: int = 24
     arms: tuple[str, ...] = ("none", "everything")
     calibration_sizes: tuple[int, ...] = ()
     study_rounds: int = 4
@@ -116,19 +116,19 @@ QUICK = Config()
 FULL = Config(
     models=("small", "large"),
     calibration=128,
-    test_windows=256,
+    test_windows=224,
     formats=((2, 5), (2, 6), (3, 6), (4, 6)),
     seeds=3,
-    kmeans_iter=50,
-    rounds=8,
+    kmeans_iter=40,
+    rounds=6,
     tuning_steps=80,
-    distill_steps=100,
+    distill_steps=50,
     arms=tuple(ARMS),
     calibration_sizes=(8, 32, 128),
     study_rounds=8,
     study_formats=((1, 6), (2, 5), (2, 6), (3, 6), (4, 6)),
     shapes=((4096, 1024), (11008, 4096), (13824, 5120), (28672, 8192)),
-    pretrained_blocks=4,
+    pretrained_blocks=3,
 )
 
 
@@ -300,7 +300,13 @@ def calibration_sizes(config: Config) -> dict[int, list[float]]:
     return {
         count: [
             quantised(
-                config, name, "AQLM", config.main, arm="everything", seed=s, calibration=count
+                config,
+                name,
+                "AQLM",
+                config.main,
+                arm="everything",
+                seed=s,
+                calibration=None if count == config.calibration else count,
             ).perplexity
             for s in range(config.seeds)
         ]

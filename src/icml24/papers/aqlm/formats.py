@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from . import _validate
@@ -52,9 +53,11 @@ def dequantize(codes: Tensor, codebooks: Tensor, scales: Tensor | None = None) -
 
 def blocks(codes: Tensor, codebooks: Tensor, scales: Tensor | None = None) -> Tensor:
     """Unchecked: the blocks (O, I, g_out, g_in) of int64 codes."""
-    total = codebooks[0][codes[..., 0]]
-    for m in range(1, len(codebooks)):
-        total = total + codebooks[m][codes[..., m]]
+    flat = codebooks.flatten(2)  # embedding: its gradient is far cheaper than that of an index
+    total = F.embedding(codes[..., 0], flat[0])
+    for m in range(1, len(flat)):
+        total = total + F.embedding(codes[..., m], flat[m])
+    total = total.unflatten(2, codebooks.shape[2:])
     return total if scales is None else total * scales
 
 

@@ -18,7 +18,7 @@ from . import _validate
 
 __all__ = ["lut_matvec"]
 
-ROWS, GROUPS_BYTES = 512, 32  # a tile: so many output rows, and so many codes of each
+ROWS, COLUMNS = 512, 64  # a tile: so many output rows, and so many codes of each; its tables fit the cache
 
 
 def lut_matvec(x: Tensor, codes: Tensor, codebooks: Tensor, scales: Tensor) -> Tensor:
@@ -101,13 +101,21 @@ def _kernel() -> Any:
             out[b, :] = 0
             for top in range(0, rows, ROWS):
                 bottom = min(top + ROWS, rows)
-                for left in range(0, width, GROUPS_BYTES):
-                    right = min(left + GROUPS_BYTES, width)
-                    part = table[b, left:right]
+                for left in range(0, width, COLUMNS):
+                    count = min(left + COLUMNS, width) - left
+                    fours = count - count % 4
+                    part = table[b, left : left + count]
                     for i in range(top, bottom):
-                        total = out[b, i]
-                        for c in range(right - left):
-                            total += part[c, codes[i, left + c]]
-                        out[b, i] = total
+                        row = codes[i, left : left + count]
+                        t0 = out[b, i]  # four sums: one addition need not wait for the other
+                        t1 = t2 = t3 = 0 * t0
+                        for c in range(0, fours, 4):
+                            t0 += part[c, row[c]]
+                            t1 += part[c + 1, row[c + 1]]
+                            t2 += part[c + 2, row[c + 2]]
+                            t3 += part[c + 3, row[c + 3]]
+                        for c in range(fours, count):
+                            t0 += part[c, row[c]]
+                        out[b, i] = (t0 + t1) + (t2 + t3)
 
     return sums

@@ -15,6 +15,7 @@ TINY = experiments.Config(
     main=(1, 4),
     formats=((1, 4),),
     kmeans_iter=2,
+    beam_size=1,
     rounds=1,
     adam_steps=2,
     tuning_steps=2,

@@ -53,6 +53,7 @@ ARMS = {
     "everything": lambda name: True,
 }
 
+BATCH = 8  # sequences a step of tuning
 #: Codebooks and bits of a code.
 Format = tuple[int, int]
 
@@ -75,9 +76,11 @@ class Config:
         Formats of the sweep, with block tuning.
     seeds : int
         Quantisers of the main format.
-    kmeans_iter, rounds, adam_steps : int
+    kmeans_iter, beam_size, rounds, adam_steps : int
         Effort a layer.
     tuning_steps, distill_steps : int
+        Steps of eight sequences, a block and a model.
+    tuning_lr : float
     arms : tuple of str
         Keys of `ARMS`.
     calibration_sizes : tuple of int
@@ -95,18 +98,20 @@ class Config:
     seed: int = 0
     models: tuple[str, ...] = ("large",)
     calibration: int = 64
-    test_windows: int = 112
+    test_windows: int = 96
     main: Format = (2, 6)
     formats: tuple[Format, ...] = ((2, 6),)
     seeds: int = 1
     kmeans_iter: int = 25
-    rounds: int = 4
+    beam_size: int = 4
+    rounds: int = 5
     adam_steps: int = 50
-    tuning_steps: int = 50
-    distill_steps: int = 24
+    tuning_steps: int = 100
+    tuning_lr: float = 2e-3
+    distill_steps: int = 40
     arms: tuple[str, ...] = ("none", "everything")
     calibration_sizes: tuple[int, ...] = ()
-    study_rounds: int = 4
+    study_rounds: int = 3
     study_formats: tuple[Format, ...] = ((2, 5), (2, 6), (3, 6))
     shapes: tuple[tuple[int, int], ...] = ((1024, 1024), (4096, 1024))
     pretrained_blocks: int = 0
@@ -121,8 +126,9 @@ FULL = Config(
     seeds=3,
     kmeans_iter=40,
     rounds=6,
-    tuning_steps=80,
-    distill_steps=50,
+    tuning_steps=160,
+    tuning_lr=1e-3,
+    distill_steps=80,
     arms=tuple(ARMS),
     calibration_sizes=(8, 32, 128),
     study_rounds=8,
@@ -173,13 +179,13 @@ class Run:
         return self.perplexity - self.original
 
 
-def layer_config(config: Config, form: Format, beam_size: int = 1) -> AQLMConfig:
+def layer_config(config: Config, form: Format) -> AQLMConfig:
     """Format and effort of a layer at the chapter's scale: groups of eight, learning rate 1e-3."""
     return AQLMConfig(
         num_codebooks=form[0],
         nbits_per_codebook=form[1],
         kmeans_max_iter=config.kmeans_iter,
-        beam_size=beam_size,
+        beam_size=config.beam_size,
         adam_steps=config.adam_steps,
         lr=1e-3,
         max_rounds=config.rounds,
@@ -248,6 +254,8 @@ def quantised(
             report,
         ),
         steps=0 if chosen is None else config.tuning_steps,
+        lr=config.tuning_lr,
+        batch_size=BATCH,
         chosen=chosen or ARMS["everything"],
         generator=g,
     )
@@ -265,7 +273,7 @@ def distilled(config: Config, name: str, form: Format, *, seed: int = 0) -> Run:
         calibration_tokens(config),
         steps=config.distill_steps,
         lr=1e-3,
-        batch_size=16,
+        batch_size=BATCH,
         generator=generator(config.seed + seed, "aqlm", "distill", name, *form),
     )
     return _measured(config, name, "AQLM", "end to end", form, run.report, student)
@@ -321,7 +329,7 @@ def code_usage(model: nn.Module) -> dict[str, list[np.ndarray]]:
         if isinstance(module, QuantizedLinear):
             words = module.codebooks.shape[1]
             counts = [torch.bincount(c.long().flatten(), minlength=words) for c in module.codes.unbind(2)]
-            out[name] = [np.sort((c / c.sum()).numpy())[::-1] for c in counts]
+            out[name] = [np.sort((c / c.sum().double()).numpy())[::-1] for c in counts]
     return out
 
 

@@ -102,7 +102,7 @@ def plot_pareto(runs: Sequence[Run], best: Sequence[Run]) -> Any:
         linewidth=1,
         label="lower envelope",
     )
-    ax.set(xlabel="size of the quantised weights (kB)", ylabel="perplexity a character", yscale="log")
+    ax.set(xlabel="size of the quantised weights (kB)", ylabel="perplexity a character")
     ax.legend(fontsize=7, ncols=2)
     return fig
 

@@ -65,7 +65,10 @@ def convergence(config: Config) -> dict[str, list[float]]:
     weight, gram = studied_layer(config)
     energy = float(layer_mse(weight, torch.zeros_like(weight), gram))
     base = replace(
-        layer_config(config, config.main), max_rounds=config.study_rounds, relative_mse_tolerance=0.0
+        layer_config(config, config.main),
+        beam_size=1,
+        max_rounds=config.study_rounds,
+        relative_mse_tolerance=0.0,
     )
     out = {}
     for size in (1, 4, 8):

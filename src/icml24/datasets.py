@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 __all__ = [
     "REGISTRY",
     "DataFile",
@@ -225,9 +227,7 @@ def cache_folder() -> Path:
     """Folder that `fetch` fills: ``$ICML24_CACHE``, or ``icml24`` in the user's cache."""
     if chosen := os.environ.get("ICML24_CACHE"):
         return Path(chosen)
-    import pooch
-
-    return Path(pooch.os_cache("icml24"))
+    return user_cache_path("icml24")
 
 
 def _read_registry() -> dict[str, DataSet]:

@@ -201,9 +201,7 @@ def render_html(
     ]
     for row in rows:
         out.append(
-            f'<tr><th scope="row"><strong>{escape(row["id"])}</strong> {escape(row["statement"])}'
-            f"<br><small>{escape(row['metric'])}; test: {escape(row['test'])}</small>"
-            f"<br><small>scale: {escape(row['scale'])}</small></th>"
+            f'<tr class="claim"><th scope="row"><strong>{escape(row["id"])}</strong> {escape(row["statement"])}</th>'
             f"<td>{escape(row['paper_value'])}<br><small>{escape(row['source'])}</small></td>"
             f"<td>{escape(row['text'])}</td>"
             f"<td>{_verdict_html(row)}</td>"
@@ -212,7 +210,11 @@ def render_html(
             full = recorded.get(row["id"])
             cell = "not recorded" if full is None else f"{escape(full['text'])}<br>{_verdict_html(full)}"
             out.append(f"<td>{cell}</td>")
-        out.append("</tr>")
+        # How it was measured takes the whole width below, so that the figures keep theirs.
+        out.append(
+            f'</tr><tr class="detail"><td colspan="{len(heads)}"><small>{escape(row["metric"])}; '
+            f"test: {escape(row['test'])}; scale: {escape(row['scale'])}</small></td></tr>"
+        )
     out.append("</tbody></table></div>")
     return "".join(out)
 

@@ -59,6 +59,11 @@ def test_mathematics_is_rendered(visits):
     assert sum(m["shown"] for m in shown.values()) > 10
 
 
+def test_displayed_equations_fit_their_column(visits):
+    """On a wide screen; a telephone scrolls inside the equation."""
+    assert {seen.page: seen.cut for seen in visits if seen.cut} == {}
+
+
 def test_no_horizontal_scroll_on_a_telephone(visits):
     assert {s.page: s.overflow for s in visits if s.overflow["page"] > 0 or s.overflow["wide"]} == {}
 

@@ -74,6 +74,10 @@ CONTRAST = (
 }"""
 )
 TYPESET = "() => [...document.querySelectorAll('mjx-container')].map(n => n.textContent).join(' ')"
+CUT = """() => [...document.querySelectorAll("div.math")].filter(n => {
+  const shown = n.querySelector("mjx-container");
+  return shown && Math.max(n.scrollWidth - n.clientWidth, shown.scrollWidth - shown.clientWidth) > 1;
+}).map(n => n.id || n.textContent.slice(0, 60))"""
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 ALLOWED = ("data:", "blob:", "about:")
 
@@ -89,6 +93,7 @@ class Visit:
     mathematics: dict = field(default_factory=dict)
     overflow: dict = field(default_factory=dict)
     typeset: str = ""
+    cut: list[str] = field(default_factory=list)
     broken_images: list[str] = field(default_factory=list)
     axe: list[str] = field(default_factory=list)
 
@@ -120,6 +125,7 @@ def look(context, base: str, page: str, *, axe: bool) -> Visit:
         seen.mathematics = tab.evaluate(MATHEMATICS)
         seen.broken_images = tab.evaluate(BROKEN)
         seen.typeset = tab.evaluate(TYPESET)
+        seen.cut = tab.evaluate(CUT)
         if axe:
             tab.evaluate(axe_source())
             seen.axe += tab.evaluate(AXE) + tab.evaluate(CONTRAST)

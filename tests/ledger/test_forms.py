@@ -75,6 +75,17 @@ def test_html_is_a_table_a_screen_reader_can_follow(claims):
     assert region["aria-label"]
 
 
+def test_how_a_claim_was_measured_takes_the_whole_width_below_it(claims):
+    claims({"test": {"operator": ">", "threshold": 0}})
+    rows = ledger.report("demo", {"C1": 1.0}).rows
+    for recorded, columns in ((None, 4), (rows, 5)):
+        reader = _Reader()
+        reader.feed(ledger.render_html(rows, recorded))
+        spans = [int(attrs["colspan"]) for tag, attrs in reader.tags if tag == "td" and "colspan" in attrs]
+        heads = sum(tag == "th" and attrs["scope"] == "col" for tag, attrs in reader.tags)
+        assert spans == [columns] == [heads]
+
+
 def test_the_full_run_stands_beside_the_live_one(claims):
     claims(*[{"test": {"operator": ">", "threshold": 0.5}}] * 2)
     live = ledger.report("demo", {"C1": 0.4, "C2": 0.4}).rows

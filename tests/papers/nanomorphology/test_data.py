@@ -36,7 +36,6 @@ def test_both_formats_read_the_same(tmp_path, ending):
     if ending == ".csv":
         frame.to_csv(path, index=False)
     else:
-        pytest.importorskip("openpyxl", reason="needs openpyxl")
         frame.to_excel(path, index=False)
     for argument in (path, str(path), tmp_path):
         pd.testing.assert_frame_equal(load_dataset(argument), frame, check_dtype=False)

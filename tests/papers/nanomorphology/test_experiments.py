@@ -218,7 +218,6 @@ def test_forests_read_the_text_they_are_given(frame):
 def test_explained_rows_are_the_test_rows(frame):
     from sklearn.model_selection import train_test_split
 
-    pytest.importorskip("shap", reason="needs shap")
     explanation = experiments.explain_sticks(frame, trees=5)
     _, rows = train_test_split(feature_matrix(frame), test_size=0.33, random_state=0, shuffle=True)
     assert explanation.features.equals(rows)

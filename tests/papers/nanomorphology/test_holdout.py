@@ -127,7 +127,6 @@ def test_tuning_searches_on_the_training_part(frame):
 
 
 def test_boosted_trees(frame):
-    pytest.importorskip("xgboost", reason="needs xgboost-cpu")
     result = repeated_holdout(frame, "Stick", model="xgb", seeds=(0, 10), params={"n_estimators": 20})
     assert result.accuracy_mean > 0.7  # majority about 0.5 on this table
 

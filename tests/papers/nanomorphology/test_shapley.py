@@ -8,14 +8,13 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 import pytest
+import shap
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from icml24.papers.nanomorphology.generated import generated_dataset
 from icml24.papers.nanomorphology.shapley import brute_force_shapley, explain_forest
 from icml24.papers.nanomorphology.targets import feature_matrix
-
-shap = pytest.importorskip("shap", reason="needs shap")
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,6 @@ def test_noise_goes_and_edges_stay():
 
 
 def test_as_good_as_scikit_image():
-    pytest.importorskip("pywt", reason="scikit-image's denoise_wavelet needs PyWavelets")
     from skimage.restoration import denoise_wavelet as peer
 
     rng = np.random.default_rng(2)

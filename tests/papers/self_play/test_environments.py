@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import gymnasium
 import pytest
 import torch
 
@@ -106,7 +107,6 @@ def test_sectors_are_thirds_of_the_compass():
 
 def test_pendulum_is_gymnasiums_pendulum(rng):
     """The adapter against a plain gymnasium loop with the same seeds and torques."""
-    gymnasium = pytest.importorskip("gymnasium")
     task = PendulumTask(horizon=30)
     seeds = torch.randint(2**31 - 1, (2,), generator=torch.Generator().manual_seed(5)).tolist()
     obs = task.reset(2, generator=torch.Generator().manual_seed(5))

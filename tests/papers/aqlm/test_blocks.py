@@ -167,8 +167,13 @@ def test_bad_input(model, tokens, tiny_config):
         quantize_model(model, tokens[0], tiny_config)
     with pytest.raises(TypeError, match="no list of blocks"):
         quantize_model(torch.nn.Linear(2, 2), tokens, tiny_config)
-    with pytest.raises(ValueError, match="does not divide"):
-        quantize_model(model, tokens, AQLMConfig(in_group_size=3, nbits_per_codebook=2))
+    whole = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(ValueError, match="does not divide the inputs of"):
+        quantize_model(model, tokens, AQLMConfig(in_group_size=32, nbits_per_codebook=2))  # fits proj only
+    with pytest.raises(ValueError, match="use fewer bits"):
+        quantize_model(model, tokens, AQLMConfig(in_group_size=8, nbits_per_codebook=6))  # attn has 32 groups
+    assert model.state_dict().keys() == whole.keys()
+    assert all(torch.equal(value, whole[name]) for name, value in model.state_dict().items())
     net, x = torch.nn.Linear(3, 3), torch.zeros(4, 3)
     good = {"steps": 1, "lr": 0.1, "batch_size": 2}
     for change in ({"steps": 0}, {"lr": 0.0}, {"batch_size": 0}):

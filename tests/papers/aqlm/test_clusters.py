@@ -69,6 +69,15 @@ def test_same_generator_same_centres_and_no_global_state(global_random_state):
     assert global_random_state() == before
 
 
+def test_without_a_generator_the_same_again_and_no_global_state(global_random_state):
+    before = global_random_state()
+    first, again = (residual_kmeans(points().requires_grad_(True), 2, 5) for _ in "ab")
+    assert global_random_state() == before
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not first[0].requires_grad
+    assert not kmeans(points(), 5, init=points()[:5].requires_grad_(True))[0].requires_grad
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [

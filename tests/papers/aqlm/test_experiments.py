@@ -82,5 +82,5 @@ def test_layer_studies():
 
 
 def test_rounds_needed():
-    assert layer_studies.rounds_needed([4.0, 2.0, 1.0], 2.0) == 1.0
-    assert layer_studies.rounds_needed([4.0, 2.0, 1.0], 0.5) == 3.0
+    assert layer_studies.rounds_needed([4.0, 2.0, 1.0], 2.0, 9) == 1.0
+    assert layer_studies.rounds_needed([4.0, 2.0, 1.0], 0.5, 9) == 10.0  # also when the work stopped early

@@ -63,6 +63,12 @@ def test_operations_by_counting(problem):
     assert abs((products + additions) / (d_in * d_out) - (m * k / d_out + m / g)) < 1e-12
 
 
+def test_dtype_follows_the_codebooks(problem):
+    _, codes, books, scales, _ = problem(dtype=torch.float32)
+    for dtype in (torch.float32, torch.float64):
+        assert lut_matvec(torch.ones(12, dtype=dtype), codes, books, scales.to(dtype)).dtype == torch.float32
+
+
 def test_tiles_larger_than_one(problem):
     _, codes, books, scales, _ = problem(o=1100, i=45, m=2, k=16, g_in=2, dtype=torch.float32)
     x = torch.randn(2, 90, generator=torch.Generator().manual_seed(0))

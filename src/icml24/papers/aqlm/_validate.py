@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -13,16 +14,16 @@ INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 def whole(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
     """`value` as an int in [low, high]."""
-    good = isinstance(value, int) and not isinstance(value, bool)
+    good = isinstance(value, Integral) and not isinstance(value, bool)  # NumPy's integers included
     if not good or value < low or (high is not None and value > high):
         bound = f"at least {low}" if high is None else f"from {low} to {high}"
         raise ValueError(f"{name} must be a whole number, {bound}; got {value!r}")
-    return value
+    return int(value)
 
 
 def positive(name: str, value: Any) -> float:
     """`value` as a float, positive and finite."""
-    if not isinstance(value, (int, float)) or not (value > 0 and math.isfinite(value)):
+    if not isinstance(value, Real) or isinstance(value, bool) or not (value > 0 and math.isfinite(value)):
         raise ValueError(f"{name} must be positive and finite; got {value!r}")
     return float(value)
 

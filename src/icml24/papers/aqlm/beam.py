@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from . import _validate
+from .clusters import permutation
 from .formats import blocks, matrix, partition
 
 __all__ = ["beam_search_codes", "beam_search_codes_l2"]
@@ -64,7 +65,7 @@ def beam_search_codes(
 
     Notes
     -----
-    Source: the paper's section 3.3, phase 1; eq-aqlm-change. Cost about
+    Source: the paper's phase 1; eq-aqlm-change. Cost about
     ``2 h d_out d_in**2 + 2 h d_out d_in M K`` operations for beam size h.
     """
     _validate.problem(weight, codes, codebooks, scales, gram)
@@ -125,8 +126,8 @@ def _visits(groups: int, books: int, generator: torch.Generator | None) -> Itera
     if generator is None:
         yield from ((j, list(range(books))) for j in range(groups))
         return
-    for j in torch.randperm(groups, generator=generator).tolist():
-        yield j, torch.randperm(books, generator=generator).tolist()
+    for j in permutation(groups, generator).tolist():
+        yield j, permutation(books, generator).tolist()
 
 
 def _rows(part: Tensor, source: Tensor) -> Tensor:

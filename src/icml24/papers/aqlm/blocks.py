@@ -194,7 +194,7 @@ def finetune_block(
 
     Notes
     -----
-    Source: eq-aqlm-block; the paper's section 3.4.
+    Source: eq-aqlm-block; the last step of a block in the paper's algorithm 1.
     """
     _validate.whole("steps", steps)
     _validate.whole("batch_size", batch_size)
@@ -249,7 +249,8 @@ def quantize_model(
     TypeError
         No list of blocks in `model`; calibration tokens that are not integers.
     ValueError
-        Unknown method, negative `finetune_steps`, group sizes that do not divide a layer.
+        Unknown method, negative `finetune_steps`, group sizes that do not divide a layer, more words
+        than a layer has groups; the model is then as it was.
 
     Notes
     -----
@@ -260,6 +261,8 @@ def quantize_model(
     _validate.whole("finetune_steps", finetune_steps, 0)
     quantizer = quantizer_of(method, config, generator)
     blocks = find_blocks(model)
+    if method == "aqlm":
+        _fits(blocks, config)
     prefix = next(name for name, module in model.named_modules() if module is blocks)
     hidden, args, kwargs = first_inputs(model, rows)
     report = ModelReport()
@@ -271,6 +274,18 @@ def quantize_model(
         generator=generator,
     )
     return report
+
+
+def _fits(blocks: nn.ModuleList, config: AQLMConfig) -> None:
+    """Every layer can be cut into groups, and has enough of them: said before the first is replaced."""
+    g_in, g_out, words = config.in_group_size, config.out_group_size, 2**config.nbits_per_codebook
+    for name, module in blocks.named_modules():
+        if isinstance(module, nn.Linear):
+            _validate.divides("in_group_size", g_in, module.in_features, f"the inputs of {name}")
+            _validate.divides("out_group_size", g_out, module.out_features, f"the outputs of {name}")
+            groups = module.weight.numel() // (g_in * g_out)
+            if words > groups:
+                raise ValueError(f"{words} words exceed the {groups} groups of {name}; use fewer bits a code")
 
 
 def quantizer_of(method: str, config: AQLMConfig, generator: torch.Generator | None) -> Quantizer:

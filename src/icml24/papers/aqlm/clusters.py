@@ -31,7 +31,7 @@ def kmeans(
         First centres; then nothing is random.
     max_iter : int, default 100
     generator : torch.Generator, optional
-        Draws K distinct rows as first centres.
+        Draws K distinct rows as first centres; without it a stream of its own with a fixed seed.
 
     Returns
     -------
@@ -57,20 +57,30 @@ def kmeans(
         raise ValueError(
             f"num_clusters = {num_clusters} exceeds the number of points, {len(data)}; use fewer bits a code"
         )
+    data = data.detach()
     if init is None:
-        first = torch.randperm(len(data), generator=generator)[:num_clusters]
-        centres = data[first.to(data.device)]
+        centres = data[permutation(len(data), stream(generator)).to(data.device)[:num_clusters]]
     else:
         _validate.floating("init", init, 2)
         if tuple(init.shape) != (num_clusters, data.shape[1]):
             raise ValueError(f"init must be {(num_clusters, data.shape[1])}; got {tuple(init.shape)}")
-        centres = init.to(data.dtype).clone()
+        centres = init.detach().to(data.dtype).clone()
     for iteration in range(max_iter):
         updated = _means(data, nearest(data, centres), centres)
         if iteration % CHECK_EVERY == 0 and torch.allclose(updated, centres, rtol=1e-6, atol=1e-8):
             break
         centres = updated
     return centres, nearest(data, centres)
+
+
+def stream(generator: torch.Generator | None) -> torch.Generator:
+    """The generator, or a new one with a fixed seed: nothing here draws from torch's global stream."""
+    return torch.Generator().manual_seed(0) if generator is None else generator
+
+
+def permutation(count: int, generator: torch.Generator) -> Tensor:
+    """A random order of `count` things, on the generator's device."""
+    return torch.randperm(count, generator=generator, device=generator.device)
 
 
 def nearest(data: Tensor, centres: Tensor) -> Tensor:
@@ -117,10 +127,11 @@ def residual_kmeans(
 
     Notes
     -----
-    Source: eq-aqlm-residual, the paper's section 3.3.
+    Source: eq-aqlm-residual, the paper's start of codebooks and codes.
     """
     _validate.floating("data", data, 2)
     _validate.whole("num_codebooks", num_codebooks)
+    generator = stream(generator)
     books, codes, rest = [], [], data.detach()
     for _ in range(num_codebooks):
         centres, labels = kmeans(rest, num_clusters, max_iter=max_iter, generator=generator)

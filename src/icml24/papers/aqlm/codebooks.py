@@ -76,7 +76,7 @@ def update_codebooks(
     lr: float = 1e-4,
     betas: tuple[float, float] = (0.0, 0.95),
     amsgrad: bool = True,
-) -> tuple[Tensor, Tensor, list[float]]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Full-batch Adam steps on codebooks and scales, with the codes fixed.
 
     Parameters
@@ -158,7 +158,8 @@ def least_squares_codebooks(
     c, s, w, g = (part.detach().double() for part in (codebooks, scales, weight, gram))
     groups_out, groups_in = codes.shape[:2]
     rest = w - matrix(blocks(codes, c, s))
-    places = (codes + words * torch.arange(books)).flatten(1)  # [O, I M]: rows of the stacked codebooks
+    first = words * torch.arange(books, device=codes.device)
+    places = (codes + first).flatten(1)  # [O, I M]: rows of the stacked codebooks
     size = books * words
     corner = g.view(groups_in, g_in, groups_in, g_in).repeat_interleave(books, 0)
     normal = g.new_zeros(size, g_in, size, g_in)

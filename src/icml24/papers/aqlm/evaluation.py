@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import _validate
+from .clusters import permutation, stream
 
 __all__ = ["distill", "perplexity"]
 
@@ -81,8 +82,9 @@ def perplexity(model: nn.Module, tokens: Tensor, *, context: int, batch_size: in
     with evaluating(model):
         for ids in rows.split(batch_size):
             logits = logits_of(model, ids)[:, :-1]
+            wide = torch.promote_types(logits.dtype, torch.float32)
             total += float(
-                F.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="sum")
+                F.cross_entropy(logits.flatten(0, 1).to(wide), ids[:, 1:].flatten(), reduction="sum")
             )
     return math.exp(total / (len(rows) * (context - 1)))
 
@@ -161,10 +163,10 @@ def trainable(module: nn.Module) -> list[nn.Parameter]:
 
 def batches(count: int, size: int, steps: int, generator: torch.Generator | None) -> Iterator[Tensor]:
     """Indices of `steps` batches, without replacement within a pass; a rest smaller than a batch is skipped."""
-    size, order = min(size, count), torch.empty(0, dtype=torch.int64)
+    size, order, generator = min(size, count), torch.empty(0, dtype=torch.int64), stream(generator)
     for _ in range(steps):
         if len(order) < size:
-            order = torch.randperm(count, generator=generator)
+            order = permutation(count, generator)
         yield order[:size]
         order = order[size:]
 

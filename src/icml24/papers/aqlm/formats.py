@@ -58,7 +58,7 @@ def blocks(codes: Tensor, codebooks: Tensor, scales: Tensor | None = None) -> Te
     for m in range(1, len(flat)):
         total = total + F.embedding(codes[..., m], flat[m])
     total = total.unflatten(2, codebooks.shape[2:])
-    return total if scales is None else total * scales
+    return total if scales is None else total * scales.to(total.dtype)
 
 
 def matrix(parts: Tensor) -> Tensor:

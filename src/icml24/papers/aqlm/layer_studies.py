@@ -84,9 +84,9 @@ def convergence(config: Config) -> dict[str, list[float]]:
     return {name: [value / energy for value in history] for name, history in out.items()}
 
 
-def rounds_needed(history: list[float], target: float) -> float:
-    """Rounds until the error is at most `target`; one more than there were if it never is."""
-    return float(next((k for k, value in enumerate(history) if value <= target), len(history)))
+def rounds_needed(history: list[float], target: float, budget: int) -> float:
+    """Rounds until the error is at most `target`; one more than the budget if it never is."""
+    return float(next((k for k, value in enumerate(history) if value <= target), budget + 1))
 
 
 @dataclass(frozen=True)

@@ -84,8 +84,8 @@ def quantize_layer(
         As `activation_gram` or `GramAccumulator`; a float64 one keeps the errors in float64.
     config : AQLMConfig
     generator : torch.Generator, optional
-        Draws first centres and the order of the beam search; without it the centres come from
-        torch's global stream and the order is the natural one.
+        Draws first centres and the order of the beam search; without it the centres are those of
+        `kmeans` without one, and the order is the natural one.
 
     Returns
     -------

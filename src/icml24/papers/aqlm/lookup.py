@@ -46,7 +46,7 @@ def lut_matvec(x: Tensor, codes: Tensor, codebooks: Tensor, scales: Tensor) -> T
 
     Notes
     -----
-    Source: the paper's section 4.4 and eq-aqlm-lookup. One thread; the kernel is compiled at its first call
+    Source: eq-aqlm-lookup, the paper's kernel for CPUs. One thread; the kernel is compiled at its first call
     for each pair of dtypes.
     """
     _validate.code_words(codes, codebooks, scales)
@@ -74,7 +74,7 @@ def lookup(x: Tensor, codes: Tensor, codebooks: Tensor, scales: Tensor) -> Tenso
         sums = torch.empty(len(rows), codes.shape[0], dtype=table.dtype)
         flat = codes.detach().reshape(codes.shape[0], -1).contiguous().numpy()
         _kernel()(table.detach().flatten(1, 2).contiguous().numpy(), flat, sums.numpy())
-    return (sums * scales.view(-1)).view(*x.shape[:-1], -1)
+    return (sums * scales.to(sums.dtype).view(-1)).view(*x.shape[:-1], -1)
 
 
 def _table(rows: Tensor, codebooks: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from icml24.papers.aqlm import gptq_quantize, layer_mse, rtn_quantize, uniform_bits_per_parameter
 
 
+@pytest.mark.equation("eq-aqlm-grid")
 def test_parity(extra, extra_facts):
     """The references: one inverse of the trailing block a step, in numpy."""
     for k in range(4):

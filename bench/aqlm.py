@@ -9,13 +9,12 @@ working, rebuilt plainly: gradients by autograd, the whole weight built anew at 
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 import types
 from functools import partial
+from importlib.metadata import distribution
 from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import click
 import harness
@@ -32,8 +31,9 @@ SHAPES = ((4096, 1024), (11008, 4096), (28672, 8192))
 
 def released_kernel() -> types.ModuleType:
     """The package's numba kernel, its file alone: the rest of the package wants a GPU compiler."""
-    folder = Path(importlib.util.find_spec("aqlm").submodule_search_locations[0])
-    spec = spec_from_file_location("aqlm_numba_kernel", folder / "inference_kernels" / "numba_kernel.py")
+    # by distribution: to the import system this very file is the module aqlm
+    path = distribution("aqlm").locate_file("aqlm/inference_kernels/numba_kernel.py")
+    spec = spec_from_file_location("aqlm_numba_kernel", str(path))
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -18,6 +18,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 
 import click
 import harness
+import numba
 import numpy as np
 import torch
 
@@ -105,6 +106,7 @@ def plain_layer(weight: torch.Tensor, gram: torch.Tensor, config: aqlm.AQLMConfi
 def main(repeats: int) -> None:
     """Time the look-up against two peers, a sweep of the search, and a layer against the record."""
     torch.set_num_threads(1)
+    numba.set_num_threads(1)  # the released kernel runs in parallel; with several threads its sums may race
     kernel = released_kernel()
     rows = []
     for shape in SHAPES:

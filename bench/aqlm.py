@@ -25,7 +25,7 @@ import torch
 from icml24.papers import aqlm
 from icml24.papers.aqlm.layer_studies import SCHEMES, released_layer
 from icml24.papers.aqlm.layers import initial_code
-from icml24.papers.aqlm.lookup import lookup
+from icml24.papers.aqlm.lookup import arrange, lookup
 
 SHAPES = ((4096, 1024), (11008, 4096), (28672, 8192))
 
@@ -113,7 +113,8 @@ def main(repeats: int) -> None:
         dense = torch.full(shape, 0.5)
         for books, group in SCHEMES:
             parts = problem(*shape, books, group)
-            ours, peer = partial(lookup, **parts), peer_call(kernel, parts)
+            ours = partial(lookup, **parts, arranged=arrange(parts["codes"]))
+            peer = peer_call(kernel, parts)
             torch.testing.assert_close(ours(), torch.as_tensor(peer()).flatten(), rtol=1e-3, atol=1e-2)
             label = f"{shape[1]} -> {shape[0]}, {books} x 8 bits, groups of {group}"
             rows.append(

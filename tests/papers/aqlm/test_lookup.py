@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from icml24.papers.aqlm import QuantizedLinear, QuantizedWeight, dequantize, lut_matvec
-from icml24.papers.aqlm.lookup import _reference_sums, _table
+from icml24.papers.aqlm.lookup import _reference_sums, _table, arrange, lookup
 
 
 def test_parity_with_the_released_kernel(core):
@@ -78,6 +78,35 @@ def test_tiles_larger_than_one(problem):
         rtol=1e-4,
         atol=1e-4,
     )
+
+
+@pytest.mark.equation("eq-aqlm-lookup")
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
+def test_codes_in_the_order_of_the_kernel(problem, dtype):
+    """The same sums, also when the codes of a row are no multiple of eight, and of no other row."""
+    _, codes, books, scales, _ = problem(o=70, i=5, m=3, k=16, g_in=2)
+    codes = codes.to(dtype)
+    x = torch.randn(2, 10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    ordered = arrange(codes)
+    assert ordered.shape == (2, 70, 8)
+    assert torch.equal(ordered.transpose(0, 1).flatten(1)[:, :15], codes.flatten(1))
+    got = lookup(x, codes, books, scales, ordered)
+    torch.testing.assert_close(got, x @ dequantize(codes, books, scales).T, rtol=1e-12, atol=1e-12)
+
+
+def test_a_layer_that_loads_other_codes_looks_those_up(problem):
+    _, codes, books, scales, _ = problem()
+    x = torch.randn(3, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    first = QuantizedLinear(QuantizedWeight(codes, books, scales), kernel="lut")
+    other = QuantizedLinear(QuantizedWeight((codes + 1) % 4, books, scales), kernel="lut")
+    with torch.no_grad():
+        assert not torch.allclose(first(x), other(x))
+        first.load_state_dict(other.state_dict())
+        assert torch.equal(first(x), other(x))
+    assert set(first.state_dict()) == {"codes", "codebooks", "scales"}
+    for bad, kind in ((x[:, :11], ValueError), (torch.tensor(1.0), ValueError), (x * torch.nan, ValueError)):
+        with pytest.raises(kind):
+            first(bad)
 
 
 def test_gradients(problem):

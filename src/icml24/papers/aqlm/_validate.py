@@ -103,3 +103,12 @@ def divides(name: str, group: int, features: int, what: str) -> None:
     """A group size that divides a number of features."""
     if features % group:
         raise ValueError(f"{name} = {group} does not divide {what} = {features}; choose a divisor")
+
+
+def inputs(x: Any, width: int) -> None:
+    """Inputs (..., width) of a layer, finite."""
+    floating("x", x)
+    if x.dim() == 0 or x.shape[-1] != width:
+        raise ValueError(
+            f"x must have {width} features (in groups times in_group_size); got {tuple(x.shape)}"
+        )

@@ -23,7 +23,7 @@ from .data import load_model
 from .experiments import Config, calibration_tokens, layer_config
 from .formats import bits_per_parameter, dequantize
 from .layers import AQLMConfig, alternate, initial_code, quantize_layer
-from .lookup import lookup
+from .lookup import arrange, lookup
 from .objective import GramAccumulator, layer_mse
 from .uniform import gptq_quantize, rtn_quantize, uniform_bits_per_parameter
 
@@ -202,7 +202,7 @@ def lookup_times(config: Config, repeats: int = 9) -> list[dict[str, object]]:
             codes = torch.randint(256, (rows, columns // group, books), generator=g, dtype=torch.uint8)
             words = torch.randn(books, 256, 1, group, generator=g)
             scales = torch.ones(rows, 1, 1, 1)
-            calls = partial(torch.mv, dense, x), partial(lookup, x, codes, words, scales)
+            calls = partial(torch.mv, dense, x), partial(lookup, x, codes, words, scales, arrange(codes))
             plain, looked = _interleaved(calls, repeats)
             out.append(
                 {

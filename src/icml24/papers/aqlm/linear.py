@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import _validate
 from .formats import QuantizedWeight, blocks, matrix
-from .lookup import lut_matvec
+from .lookup import arrange, lookup
 
 __all__ = ["QuantizedLinear"]
 
@@ -53,6 +54,7 @@ class QuantizedLinear(nn.Module):
         words = books.shape[1]
         small = torch.uint8 if words <= 256 else torch.int16 if words <= 2**15 else torch.int32
         self.register_buffer("codes", codes.to(small))
+        self._arranged: tuple[tuple[int, int], Tensor] | None = None
         self.codebooks = nn.Parameter(books.detach().clone())
         self.scales = nn.Parameter(quantized_weight.scales.detach().clone())
         self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
@@ -70,8 +72,16 @@ class QuantizedLinear(nn.Module):
         """Outputs for inputs (..., in_features)."""
         if self.kernel == "dequantize":
             return F.linear(x, self.dequantize(), self.bias)
-        y = lut_matvec(x, self.codes, self.codebooks, self.scales)
+        _validate.inputs(x, self.in_features)
+        y = lookup(x, self.codes, self.codebooks, self.scales, self._in_order())
         return y if self.bias is None else y + self.bias
+
+    def _in_order(self) -> Tensor:
+        """The codes as the kernel reads them, made anew when they have changed (by loading a state)."""
+        now = (self.codes.data_ptr(), self.codes._version)
+        if self._arranged is None or self._arranged[0] != now:
+            self._arranged = now, arrange(self.codes)
+        return self._arranged[1]
 
     def extra_repr(self) -> str:
         """Sizes, for printing a model."""

@@ -2,10 +2,10 @@ r"""One small GPT: pre-norm blocks, rotary positions, tied embedding; the langua
 
 .. math::
 
-    x_0 = E[\mathrm{ids}], \qquad
-    y = x_\ell + O\,\mathrm{Attn}(\mathrm{LN}_1 x_\ell), \qquad
-    x_{\ell+1} = y + W_2\,\mathrm{gelu}(W_1\,\mathrm{LN}_2 y), \qquad
-    \mathrm{logits} = \mathrm{LN}_f(x_L)\,E^\top .
+    x_0 &= E[\mathrm{ids}], \\
+    y &= x_\ell + O\,\mathrm{Attn}(\mathrm{LN}_1 x_\ell), \\
+    x_{\ell+1} &= y + W_2\,\mathrm{gelu}(W_1\,\mathrm{LN}_2 y), \\
+    \mathrm{logits} &= \mathrm{LN}_f(x_L)\,E^\top .
 
 Queries and keys are turned by their position (`icml24.common.rotary`). Every matrix is an
 ``nn.Linear`` that is *called*, so a chapter may replace one (a low-rank update, a quantised

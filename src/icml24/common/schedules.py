@@ -12,10 +12,10 @@ def warmup_decay(step: int, total: int, *, warmup: int, floor: float = 0.1, kind
 
     .. math::
 
-        \lambda(s) = \begin{cases} (s+1)/w & s < w \\
+        \lambda(s) &= \begin{cases} (s+1)/w & s < w \\
         f + (1-f)\,\tfrac12\bigl(1+\cos\pi t\bigr) & \text{cosine} \\
-        f + (1-f)(1-t) & \text{linear} \end{cases}
-        \qquad t = \min\bigl(1, (s-w)/\max(1, S-w)\bigr)
+        f + (1-f)(1-t) & \text{linear} \end{cases} \\
+        t &= \min\bigl(1, (s-w)/\max(1, S-w)\bigr)
 
     Parameters
     ----------

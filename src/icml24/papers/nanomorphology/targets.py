@@ -171,10 +171,8 @@ def feature_matrix(frame: pd.DataFrame, *, filtered: bool = True, scale: bool = 
 def make_targets(frame: pd.DataFrame) -> pd.DataFrame:
     r"""The twenty binary targets of eq-nanomorphology-sizes.
 
-    .. math:: \bar s = (s_{\min} + s_{\max})/2, \quad
-        y^{\text{small}} = y\,[\bar s < l], \quad
-        y^{\text{medium}} = y\,[l \le \bar s \le u], \quad
-        y^{\text{large}} = y\,[\bar s > u]
+    .. math:: \bar s &= (s_{\min} + s_{\max})/2, \qquad y^{\text{small}} = y\,[\bar s < l], \\
+        y^{\text{medium}} &= y\,[l \le \bar s \le u], \qquad y^{\text{large}} = y\,[\bar s > u]
 
     Parameters
     ----------

@@ -23,9 +23,9 @@ class Hyperboloid(Manifold):
     r"""Hyperbolic space of curvature -1 in the hyperboloid model.
 
     .. math::
-        \exp_x v = \cosh\lVert v\rVert\,x + \tfrac{\sinh\lVert v\rVert}{\lVert v\rVert}v,\qquad
-        \log_x y = \tfrac{\rho}{\sinh\rho}\bigl(y - (1 + \tfrac q2)x\bigr),\quad
-        q = \langle x-y, x-y\rangle,\ \rho = 2\operatorname{asinh}\tfrac{\sqrt q}{2}
+        \exp_x v &= \cosh\lVert v\rVert\,x + \tfrac{\sinh\lVert v\rVert}{\lVert v\rVert}v, \\
+        \log_x y &= \tfrac{\rho}{\sinh\rho}\bigl(y - (1 + \tfrac q2)x\bigr), \\
+        q &= \langle x-y, x-y\rangle,\ \rho = 2\operatorname{asinh}\tfrac{\sqrt q}{2}
 
     Parameters
     ----------

@@ -147,8 +147,8 @@ class Sphere(Manifold):
     r"""Unit sphere :math:`S^d` as unit rows of :math:`\mathbb R^{d+1}`.
 
     .. math::
-        \exp_x v = \cos\lVert v\rVert\, x + \tfrac{\sin\lVert v\rVert}{\lVert v\rVert}\, v,
-        \qquad \log_x y = \tfrac{\theta}{\lVert u\rVert}\,u,\quad u = y - \langle x, y\rangle x,\quad
+        \exp_x v &= \cos\lVert v\rVert\, x + \tfrac{\sin\lVert v\rVert}{\lVert v\rVert}\, v, \\
+        \log_x y &= \tfrac{\theta}{\lVert u\rVert}\,u,\quad u = y - \langle x, y\rangle x,\quad
         \theta = \operatorname{atan2}(\lVert u\rVert, \langle x, y\rangle)
 
     Parameters

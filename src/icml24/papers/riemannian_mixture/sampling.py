@@ -32,8 +32,8 @@ def sample(
     r"""Carry points of the prior to the data's end.
 
     .. math::
-        \text{sde:}\quad x \leftarrow \exp_x\bigl(f(x,t)h + \sqrt{\beta(t)h}\,n\bigr),\qquad
-        \text{ode:}\quad x \leftarrow \exp_x\bigl(\tfrac12[f(x,t) - b(x,T-t)]\,h\bigr)
+        \text{sde:}\quad &x \leftarrow \exp_x\bigl(f(x,t)h + \sqrt{\beta(t)h}\,n\bigr), \\
+        \text{ode:}\quad &x \leftarrow \exp_x\bigl(\tfrac12[f(x,t) - b(x,T-t)]\,h\bigr)
 
     Parameters
     ----------

@@ -55,8 +55,8 @@ def hedge_self_play(
 ) -> SelfPlayResult:
     r"""Exponential weights played against themselves.
 
-    .. math:: p_{t+1} = \operatorname{softmax}(z_t + [\text{optimistic}]\,\eta g_t), \qquad
-       z_t = \log p_1 + \eta \sum_{s \le t} g_s, \qquad g_t = P p_t
+    .. math:: p_{t+1} &= \operatorname{softmax}(z_t + [\text{optimistic}]\,\eta g_t), \\
+       z_t &= \log p_1 + \eta \sum_{s \le t} g_s, \qquad g_t = P p_t
 
     Parameters
     ----------

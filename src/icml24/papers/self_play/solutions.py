@@ -177,8 +177,8 @@ def fit_bradley_terry(
 ) -> Tensor:
     r"""Reward of each option by ridge-penalised Bradley-Terry maximum likelihood.
 
-    .. math:: \max_r \sum_{i<j} \bigl[w_{ij}\log\sigma(r_i - r_j) + (1-w_{ij})\log\sigma(r_j - r_i)\bigr]
-       - \tfrac{\lambda}{2}\lVert r\rVert^2, \qquad w = (1+P)/2
+    .. math:: \max_r\ &\sum_{i<j} \bigl[w_{ij}\log\sigma(r_i - r_j) + (1-w_{ij})\log\sigma(r_j - r_i)\bigr] \\
+       &- \tfrac{\lambda}{2}\lVert r\rVert^2, \qquad w = (1+P)/2
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ def main(repeats: int) -> None:
         dense = torch.full(shape, 0.5)
         for books, group in SCHEMES:
             parts = problem(*shape, books, group)
-            ours = partial(lookup, **parts, arranged=arrange(parts["codes"]))
+            ours = partial(lookup, **parts, arranged=arrange(parts["codes"], 256))
             peer = peer_call(kernel, parts)
             torch.testing.assert_close(ours(), torch.as_tensor(peer()).flatten(), rtol=1e-3, atol=1e-2)
             label = f"{shape[1]} -> {shape[0]}, {books} x 8 bits, groups of {group}"

@@ -81,17 +81,32 @@ def test_tiles_larger_than_one(problem):
 
 
 @pytest.mark.equation("eq-aqlm-lookup")
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
-def test_codes_in_the_order_of_the_kernel(problem, dtype):
-    """The same sums, also when the codes of a row are no multiple of eight, and of no other row."""
-    _, codes, books, scales, _ = problem(o=70, i=5, m=3, k=16, g_in=2)
-    codes = codes.to(dtype)
+@pytest.mark.parametrize(("words", "bits"), [(16, 8), (300, 16), (2**15 + 1, 32)])
+def test_codes_in_the_order_of_the_kernel(problem, words, bits):
+    """The same sums, also when the codes of a row fill no whole read, for codes of one, two and four bytes."""
+    _, codes, books, scales, _ = problem(o=70, i=5, m=3, k=words, g_in=2)
+    codes[0, 0] = words - 1  # the widest code there is
     x = torch.randn(2, 10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    ordered = arrange(codes)
-    assert ordered.shape == (2, 70, 8)
-    assert torch.equal(ordered.transpose(0, 1).flatten(1)[:, :15], codes.flatten(1))
-    got = lookup(x, codes, books, scales, ordered)
-    torch.testing.assert_close(got, x @ dequantize(codes, books, scales).T, rtol=1e-12, atol=1e-12)
+    ordered, count = arrange(codes, words), 64 // bits
+    assert ordered.shape == (-(-15 // count), 70)
+    for n, column in enumerate(codes.flatten(1).T):
+        assert torch.equal((ordered[n // count] >> (bits * (n % count))) & (2**bits - 1), column)
+    expected = x @ dequantize(codes, books, scales).T
+    for order in (ordered, None):
+        got = lookup(x, codes, books, scales, order)
+        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_codes_that_do_not_lie_in_a_row(problem):
+    """Slices of larger code tensors: strided, and starting at an odd byte."""
+    _, codes, books, scales, _ = problem(o=9, i=8, m=2, k=16)
+    x = torch.randn(32, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = dequantize(codes, books, scales) @ x
+    narrow = codes.to(torch.uint8)
+    odd = torch.cat((torch.zeros(1, dtype=torch.uint8), narrow.flatten()))[1:].view(9, 8, 2)
+    wide = narrow.repeat_interleave(2, 0)[::2]
+    for laid in (odd, wide, narrow.transpose(0, 1).contiguous().transpose(0, 1)):
+        torch.testing.assert_close(lut_matvec(x, laid, books, scales), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_a_layer_that_loads_other_codes_looks_those_up(problem):

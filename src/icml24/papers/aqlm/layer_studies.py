@@ -202,7 +202,7 @@ def lookup_times(config: Config, repeats: int = 9) -> list[dict[str, object]]:
             codes = torch.randint(256, (rows, columns // group, books), generator=g, dtype=torch.uint8)
             words = torch.randn(books, 256, 1, group, generator=g)
             scales = torch.ones(rows, 1, 1, 1)
-            calls = partial(torch.mv, dense, x), partial(lookup, x, codes, words, scales, arrange(codes))
+            calls = partial(torch.mv, dense, x), partial(lookup, x, codes, words, scales, arrange(codes, 256))
             plain, looked = _interleaved(calls, repeats)
             out.append(
                 {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import _validate
 from .formats import QuantizedWeight, blocks, matrix
-from .lookup import arrange, lookup
+from .lookup import arrange, code_dtype, lookup
 
 __all__ = ["QuantizedLinear"]
 
@@ -51,9 +50,7 @@ class QuantizedLinear(nn.Module):
         self.out_features, self.in_features = codes.shape[0] * books.shape[2], codes.shape[1] * books.shape[3]
         if bias is not None and tuple(bias.shape) != (self.out_features,):
             raise ValueError(f"bias must be {(self.out_features,)}; got {tuple(bias.shape)}")
-        words = books.shape[1]
-        small = torch.uint8 if words <= 256 else torch.int16 if words <= 2**15 else torch.int32
-        self.register_buffer("codes", codes.to(small))
+        self.register_buffer("codes", codes.to(code_dtype(books.shape[1])))
         self._arranged: tuple[tuple[int, int], Tensor] | None = None
         self.codebooks = nn.Parameter(books.detach().clone())
         self.scales = nn.Parameter(quantized_weight.scales.detach().clone())
@@ -80,7 +77,7 @@ class QuantizedLinear(nn.Module):
         """The codes as the kernel reads them, made anew when they have changed (by loading a state)."""
         now = (self.codes.data_ptr(), self.codes._version)
         if self._arranged is None or self._arranged[0] != now:
-            self._arranged = now, arrange(self.codes)
+            self._arranged = now, arrange(self.codes, self.codebooks.shape[1])
         return self._arranged[1]
 
     def extra_repr(self) -> str:

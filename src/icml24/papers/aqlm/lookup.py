@@ -18,9 +18,8 @@ from . import _validate
 
 __all__ = ["lut_matvec"]
 
-EIGHT = (
-    8  # codes of a row that are read in one go: their tables, 8 kB for 256 words, stay in the nearest cache
-)
+#: Codes are read 64 bits at a time: eight codes of a byte, whose tables, 8 kB, stay in the nearest cache.
+READ = 64
 ROWS = 512  # output rows of a tile when codes lie as in the format, so that what is read with them is still there
 
 
@@ -72,26 +71,39 @@ def lookup(
     if slow or table.device.type != "cpu" or table.dtype not in (torch.float32, torch.float64):
         sums = _reference_sums(table, codes.long())
     else:
+        words = codebooks.shape[1]
         sums = torch.empty(len(rows), codes.shape[0], dtype=table.dtype)
         tile = ROWS if arranged is None else codes.shape[0]
-        eights = (_in_eights(codes.detach()) if arranged is None else arranged).numpy()
-        flat = _padded(table.detach().flatten(1, 2).transpose(1, 2)).transpose(1, 2)
-        _kernel()(flat.unflatten(1, (-1, EIGHT)).contiguous().numpy(), eights, sums.numpy(), tile)
+        reads = _reads(codes.detach(), words) if arranged is None else arranged
+        bits = 8 * code_dtype(words).itemsize
+        flat = _padded(table.detach().flatten(1, 2).transpose(1, 2), READ // bits).transpose(1, 2)
+        parts = flat.unflatten(1, (-1, READ // bits)).contiguous()
+        _kernel(bits)(parts.numpy(), reads.numpy().view(np.uint64), sums.numpy(), tile)
     return (sums * scales.to(sums.dtype).view(-1)).view(*x.shape[:-1], -1)
 
 
-def arrange(codes: Tensor) -> Tensor:
-    """Codes (O, I, M) as (blocks, O, 8): what the kernel reads one after the other lies in a row."""
-    return _in_eights(codes).contiguous()
+def arrange(codes: Tensor, words: int) -> Tensor:
+    """Codes (O, I, M) as int64 (reads, O): what the kernel reads one after the other lies in a row."""
+    return _reads(codes, words).contiguous()
 
 
-def _in_eights(codes: Tensor) -> Tensor:
-    return _padded(codes.reshape(codes.shape[0], -1)).unflatten(1, (-1, EIGHT)).transpose(0, 1)
+def code_dtype(words: int) -> torch.dtype:
+    """The narrowest of three dtypes that holds codes below `words`."""
+    return torch.uint8 if words <= 2**8 else torch.int16 if words <= 2**15 else torch.int32
 
 
-def _padded(values: Tensor) -> Tensor:
-    """The last dimension filled up with zeros to a multiple of eight; words of value zero add nothing."""
-    missing = -values.shape[-1] % EIGHT
+def _reads(codes: Tensor, words: int) -> Tensor:
+    """The codes of a row, as many as fit into 64 bits at a time (the first one lowest), int64 (reads, O)."""
+    narrow = codes.reshape(codes.shape[0], -1).to(code_dtype(words))
+    flat = _padded(narrow, READ // (8 * narrow.itemsize)).contiguous()
+    if flat.storage_offset() * flat.itemsize % 8:
+        flat = flat.clone()
+    return flat.view(torch.int64).T
+
+
+def _padded(values: Tensor, size: int) -> Tensor:
+    """The last dimension filled up with zeros to a multiple of `size`; words of value zero add nothing."""
+    missing = -values.shape[-1] % size
     return torch.cat((values, values.new_zeros(*values.shape[:-1], missing)), -1) if missing else values
 
 
@@ -108,28 +120,27 @@ def _reference_sums(table: Tensor, codes: Tensor) -> Tensor:
 
 
 @cache
-def _kernel() -> Any:
-    """The compiled look-ups: table (batch, blocks, 8, K), codes (blocks, O, 8), sums (batch, O) to fill."""
+def _kernel(bits: int) -> Any:
+    """The compiled look-ups: table (batch, reads, codes a read, K), reads (reads, O), sums (batch, O) to fill."""
     import numba  # not at the top: its import takes longer than all that this package does elsewhere
 
+    count, width, mask = READ // bits, np.uint64(bits), np.uint64(2**bits - 1)
+
     @numba.njit(error_model="numpy")
-    def sums(table: np.ndarray, codes: np.ndarray, out: np.ndarray, tile: int) -> None:
-        blocks, rows, _ = codes.shape
+    def sums(table: np.ndarray, reads: np.ndarray, out: np.ndarray, tile: int) -> None:
+        blocks, rows = reads.shape
         for b in range(len(table)):
             total = out[b]
             total[:] = 0
             for top in range(0, rows, tile):
                 bottom = min(top + tile, rows)
                 for k in range(blocks):
-                    part, here = table[b, k], codes[k]
+                    part, here = table[b, k], reads[k]
                     for i in range(top, bottom):
-                        # a sum of fours: the additions of one need not wait for those of the other
-                        total[i] += (
-                            (part[0, here[i, 0]] + part[1, here[i, 1]])
-                            + (part[2, here[i, 2]] + part[3, here[i, 3]])
-                        ) + (
-                            (part[4, here[i, 4]] + part[5, here[i, 5]])
-                            + (part[6, here[i, 6]] + part[7, here[i, 7]])
-                        )
+                        # one load for all codes, unrolled: the sums of neighbouring rows overlap
+                        read, value = here[i], total[i]
+                        for n in range(count):
+                            value += part[n, (read >> (np.uint64(n) * width)) & mask]
+                        total[i] = value
 
     return sums

@@ -45,6 +45,9 @@ def test_sweep_and_ablation():
     assert by_bits == sorted(by_bits, reverse=True)
     arms = experiments.ablation(TINY)
     assert list(arms) == [*experiments.ARMS, "end to end"]
+    # a run is made once, however it is asked for
+    assert arms["everything"][0] is runs[6]
+    assert arms["end to end"][0] is runs[7] is experiments.distilled(TINY, "small", (1, 4))
     plain = arms["none"][0].model.state_dict()
     for arm, kinds in (("norms and biases", False), ("codebooks and scales", True)):
         first = {n: v for n, v in arms[arm][0].model.state_dict().items() if n.startswith("blocks.0.")}

@@ -210,7 +210,6 @@ def original_perplexity(config: Config, name: str) -> float:
     return perplexity(load_model(name), held_out(config), context=CONTEXT)
 
 
-@cache
 def quantised(
     config: Config,
     name: str,
@@ -238,6 +237,14 @@ def quantised(
     calibration : int, optional
         Sequences; the configuration's by default.
     """
+    # positions alone: a cache tells an argument left out from the same one given by name
+    return _quantised(config, name, method, form, arm, seed, calibration)
+
+
+@cache
+def _quantised(
+    config: Config, name: str, method: str, form: Format, arm: str, seed: int, calibration: int | None
+) -> Run:
     model = load_model(name)
     g = generator(config.seed + seed, "aqlm", "quantiser", name, *form)
     rows = calibration_tokens(config, calibration)
@@ -262,9 +269,13 @@ def quantised(
     return _measured(config, name, method, arm, form, report, model)
 
 
-@cache
 def distilled(config: Config, name: str, form: Format, *, seed: int = 0) -> Run:
     """End-to-end distillation of the block-tuned model, on the calibration sequences."""
+    return _distilled(config, name, form, seed)
+
+
+@cache
+def _distilled(config: Config, name: str, form: Format, seed: int) -> Run:
     run = quantised(config, name, "AQLM", form, arm="everything", seed=seed)
     student = copy.deepcopy(run.model)
     distill(

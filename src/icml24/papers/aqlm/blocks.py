@@ -322,11 +322,15 @@ def quantize_blocks(
     chosen: Chooser = lambda name: True,
     prefix: str = "blocks",
     generator: torch.Generator | None = None,
+    first: tuple[dict[str, Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Algorithm 1 on a run of blocks, from the stream that enters the first; returns the stream that leaves."""
+    """Algorithm 1 on a run of blocks, from the stream that enters the first; returns the stream that leaves.
+
+    `first` is what `observe` says of the first block, where it is known already: all methods meet it alike.
+    """
     for index, block in enumerate(blocks):
         call = BlockCall(block, args, kwargs)
-        grams, targets = _observe(call, hidden)
+        grams, targets = observe(call, hidden) if index or first is None else first
         for name, gram in grams.items():
             linear = block.get_submodule(name)
             assert isinstance(linear, nn.Linear)
@@ -350,7 +354,7 @@ def quantize_blocks(
     return hidden
 
 
-def _observe(call: BlockCall, hidden: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+def observe(call: BlockCall, hidden: Tensor) -> tuple[dict[str, Tensor], Tensor]:
     """Gram matrix of every linear layer of the original block, and the block's outputs."""
     linear = {n: m for n, m in call.block.named_modules() if isinstance(m, nn.Linear)}
     grams = {name: GramAccumulator(module.in_features) for name, module in linear.items()}

@@ -60,8 +60,10 @@ def split(part: str) -> Tensor:
         raise ValueError(f"part must be one of {sorted(PARTS)}; got {part!r}")
     text = kjv_text()
     low, high = (len(text) * share // 20 for share in PARTS[part])
-    places = {character: place for place, character in enumerate(alphabet())}
-    return torch.tensor([places[character] for character in text[low:high]])
+    known, found = (np.frombuffer(one.encode("utf-32-le"), "<u4") for one in (alphabet(), text[low:high]))
+    places = np.zeros(known.max() + 1, dtype=np.int64)
+    places[known] = np.arange(len(known))
+    return torch.from_numpy(places[found])
 
 
 def draw_windows(

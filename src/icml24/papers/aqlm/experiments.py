@@ -11,6 +11,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from icml24.common.gpt import RotaryGPT
 from icml24.common.profiles import choose
 from icml24.common.random import generator
 
-from .blocks import ModelReport, first_inputs, quantize_blocks, quantizer_of
+from .blocks import BlockCall, ModelReport, first_inputs, observe, quantize_blocks, quantizer_of
 from .data import CONTEXT, draw_windows, load_model, split
 from .evaluation import distill, perplexity
 from .layers import AQLMConfig
@@ -98,17 +99,17 @@ class Config:
     seed: int = 0
     models: tuple[str, ...] = ("large",)
     calibration: int = 96
-    test_windows: int = 96
+    test_windows: int = 64
     main: Format = (2, 6)
     formats: tuple[Format, ...] = ((2, 6),)
     seeds: int = 1
     kmeans_iter: int = 25
     beam_size: int = 1
-    rounds: int = 4
+    rounds: int = 3
     adam_steps: int = 50
-    tuning_steps: int = 80
+    tuning_steps: int = 60
     tuning_lr: float = 1e-3
-    distill_steps: int = 40
+    distill_steps: int = 30
     arms: tuple[str, ...] = ("none", "everything")
     calibration_sizes: tuple[int, ...] = ()
     study_rounds: int = 3
@@ -247,16 +248,13 @@ def _quantised(
 ) -> Run:
     model = load_model(name)
     g = generator(config.seed + seed, "aqlm", "quantiser", name, *form)
-    rows = calibration_tokens(config, calibration)
-    hidden, args, kwargs = first_inputs(model, rows)
+    *entering, first = _entrance(config, name, calibration)
     chosen = ARMS[arm]
     report = ModelReport()
     quantize_blocks(
         *(
             model.blocks,
-            hidden,
-            args,
-            kwargs,
+            *entering,
             quantizer_of(method.lower(), layer_config(config, form), g),
             report,
         ),
@@ -265,8 +263,17 @@ def _quantised(
         batch_size=BATCH,
         chosen=chosen or ARMS["everything"],
         generator=g,
+        first=first,
     )
     return _measured(config, name, method, arm, form, report, model)
+
+
+@cache
+def _entrance(config: Config, name: str, calibration: int | None) -> tuple[Any, ...]:
+    """What the first block is called with, and what is observed of it: the same whatever the method."""
+    model = load_model(name)
+    hidden, args, kwargs = first_inputs(model, calibration_tokens(config, calibration))
+    return hidden, args, kwargs, observe(BlockCall(model.blocks[0], args, kwargs), hidden)
 
 
 def distilled(config: Config, name: str, form: Format, *, seed: int = 0) -> Run:

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from itertools import pairwise
 
@@ -43,6 +43,7 @@ __all__ = [
 STUDIED = 1
 
 
+@cache
 def studied_layer(config: Config) -> tuple[Tensor, Tensor]:
     """Weight (128, 512) of a trained layer and the Gram matrix of its inputs, float32."""
     model = load_model("large")

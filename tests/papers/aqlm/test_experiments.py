@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from icml24.papers.aqlm import experiments, figures, layer_studies
+from icml24.common.random import generator
+from icml24.papers.aqlm import data, experiments, figures, layer_studies, quantize_model
 
 TINY = experiments.Config(
     models=("small",),
@@ -35,6 +36,23 @@ def test_codes_of_a_gaussian_source_in_their_order():
     assert list(found.values()) == sorted(found.values(), reverse=True)
     assert abs(found["scalar k-means"] - 0.1175) < 0.004  # the best four points for a normal variable
     assert found["bound"] == 1 / 16
+
+
+@pytest.mark.parametrize("method", ["AQLM", "GPTQ"])
+def test_a_run_is_the_papers_algorithm(method):
+    """The chapter's run, which observes the first block once for all methods, and `quantize_model`."""
+    run = experiments.quantised(TINY, "small", method, (1, 4), seed=3)
+    model = data.load_model("small")
+    quantize_model(
+        model,
+        experiments.calibration_tokens(TINY),
+        experiments.layer_config(TINY, (1, 4)),
+        method=method.lower(),
+        generator=generator(3, "aqlm", "quantiser", "small", 1, 4),
+    )
+    expected = run.model.state_dict()
+    assert set(expected) == set(model.state_dict())
+    assert all(torch.equal(expected[name], value) for name, value in model.state_dict().items())
 
 
 def test_sweep_and_ablation():

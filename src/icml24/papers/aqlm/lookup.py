@@ -49,7 +49,7 @@ def lut_matvec(x: Tensor, codes: Tensor, codebooks: Tensor, scales: Tensor) -> T
     Notes
     -----
     Source: eq-aqlm-lookup, the paper's kernel for CPUs. One thread; the kernel is compiled at its first call
-    for each pair of dtypes. `QuantizedLinear` keeps its codes in the order in which the kernel reads
+    for each dtype, width of the codes and layout. `QuantizedLinear` keeps its codes in the order in which the kernel reads
     them, which on large layers is twice as fast.
     """
     _validate.code_words(codes, codebooks, scales)

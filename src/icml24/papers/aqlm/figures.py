@@ -76,6 +76,7 @@ def plot_sweep(runs: Sequence[Run], name: str) -> Any:
     ax.axhline(0, color=COLORS["black"], linewidth=1)
     ax.set(xlabel="bits a weight, all storage", ylabel="perplexity above the original's")
     ax.set_yscale("symlog", linthresh=0.01)
+    ax.margins(y=0.1)
     ax.legend()
     return fig
 

@@ -109,11 +109,11 @@ class Config:
     adam_steps: int = 50
     tuning_steps: int = 60
     tuning_lr: float = 1e-3
-    distill_steps: int = 30
+    distill_steps: int = 20
     arms: tuple[str, ...] = ("none", "everything")
     calibration_sizes: tuple[int, ...] = ()
     study_rounds: int = 3
-    study_formats: tuple[Format, ...] = ((2, 5), (2, 6), (3, 6))
+    study_formats: tuple[Format, ...] = ((2, 6), (3, 6))
     shapes: tuple[tuple[int, int], ...] = ((1024, 1024), (4096, 1024))
     pretrained_blocks: int = 0
 

@@ -69,7 +69,7 @@ def read_hops(form: str, lam: jax.Array, inputs: jax.Array) -> jax.Array:
 
 
 def graphs(batch: int, nodes: int, seed: int) -> torch.Tensor:
-    """Random trees with a few rings: as sparse as molecules."""
+    """Random trees: about as sparse as molecules."""
     g = torch.Generator().manual_seed(seed)
     adj = torch.zeros(batch, nodes, nodes, dtype=torch.bool)
     for b in range(batch):

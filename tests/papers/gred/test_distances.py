@@ -98,7 +98,7 @@ def test_bad_adjacency(bad, match):
         shortest_path_distances(bad)
 
 
-@pytest.mark.parametrize("hops", [0, -1])
+@pytest.mark.parametrize("hops", [0, -1, np.int64(0)])
 def test_too_few_hops(hops):
     with pytest.raises(ValueError, match="num_hops must be >= 1"):
         hop_masks(torch.zeros(2, 2, dtype=torch.int64), hops)
@@ -113,6 +113,8 @@ def test_hops_of_a_wrong_type(hops):
 def test_floating_distances_are_refused():
     with pytest.raises(WrongType, match="integer"):
         hop_masks(torch.zeros(2, 2))
+    with pytest.raises(WrongType, match="integer"):
+        hop_masks(torch.ones(2, 2, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"dist must be \(N,N\)"):
         hop_masks(torch.zeros(2, 3, dtype=torch.int64))
     with pytest.raises(ValueError, match="max_distance"):

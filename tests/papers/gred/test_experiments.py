@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 import torch
 
@@ -10,9 +11,12 @@ from icml24.papers.gred import GREDModel, experiments
 from icml24.papers.gred.baselines import GIN
 from icml24.papers.gred.comparisons import (
     MOLECULE_MODELS,
+    cluster,
     fit,
     predict,
+    ranges,
     ring_network,
+    rings,
     weighted_radius,
 )
 from icml24.papers.gred.data import batches_of, molecules, ring_batch
@@ -67,6 +71,23 @@ def test_costs_count_what_is_kept():
     assert (table["ms"] > 0).all()
 
 
+def test_comparisons_have_a_row_for_every_run():
+    config = experiments.config_of(
+        "quick", cluster_graphs=6, cluster_epochs=1, ring_sizes=(4, 6), ring_seeds=1, ring_steps=2
+    )
+    table = cluster(config)
+    assert list(table["model"]) == ["GRED", "GIN", "GCN"]
+    assert table["accuracy"].between(0, 1).all()
+    assert len(rings(config)) == 6
+    moved, eigenvalues = ranges(config, n=6, seeds=2)
+    assert list(moved["task"]) == ["near", "far"] * 2
+    assert (moved.groupby("seed")["before"].nunique() == 1).all()  # one start for both tasks
+    assert sorted(eigenvalues) == ["far", "near", "start"]
+    times = experiments.recurrence_times(0, nodes=2, channels=2, repeats=1)
+    assert sorted(times["form"].unique()) == ["scan", "sequential", "sum"]
+    assert (times["ms"] > 0).all()
+
+
 def test_figures_draw_what_they_are_given():
     from icml24.papers.gred import figures
 
@@ -74,6 +95,13 @@ def test_figures_draw_what_they_are_given():
         figures.plot_hops(molecules(40)[0][0], 0),
         figures.plot_conditioning(experiments.conditioning(0, draws=2)),
         figures.plot_impulses(torch.tensor([0.5 + 0.1j, -0.9 + 0.3j]), 8),
+        figures.plot_eigenvalues({"start": torch.tensor([0.5 + 0.1j]), "far": torch.tensor([0.9j])}),
+        figures.plot_times(pd.DataFrame({"form": ["sum", "sum"], "hops": [2, 4], "ms": [1.0, 2.0]})),
+        figures.plot_rings(pd.DataFrame({"model": ["a", "a"], "n": [4, 8], "accuracy": [1.0, 0.2]})),
+        figures.plot_molecules(pd.DataFrame({"model": ["a", "median"], "test": [0.5, 1.5]})),
+        figures.plot_ablation(
+            pd.DataFrame({"variant": ["2", "6", "6, dense tanh"], "test": [0.7, 0.5, 0.6]})
+        ),
     ]
     for figure in made:
         assert figure.axes

@@ -172,7 +172,6 @@ def test_seeds_and_counts(draw):
         one[0].adj = None
 
 
-@pytest.mark.equation("eq-gred-cost")
 def test_pairs_in_reach_do_not_grow_with_hops():
     """E11: the number of pairs over all hops is at most N^2, whatever the number of hops."""
     adj = csl_graph(41, 2)

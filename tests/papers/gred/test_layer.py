@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from icml24.common.checks import WrongType
 from icml24.papers.gred import (
@@ -127,6 +128,21 @@ def test_relabelling_and_padding():
         [x, torch.randn(2, 3, 5, dtype=DOUBLE, generator=torch.Generator().manual_seed(4))], dim=1
     )
     torch.testing.assert_close(layer(wide, hop_masks(padded, 6))[:, :8], y, rtol=0, atol=1e-12)
+
+
+@pytest.mark.equation("eq-gred-cost")
+@pytest.mark.parametrize(("n", "d", "v", "hops"), [(8, 5, 6, 3), (11, 4, 3, 7)])
+def test_cost_is_what_a_counter_counts(n, d, v, hops):
+    """E11: operations of the products, counted by torch while the package computes them."""
+    layer, x, masks, _ = scene(n, d, v, hops)
+    rows = 2 * hops * n
+    with FlopCounterMode(display=False) as sums_and_perceptron, torch.no_grad():
+        vectors = layer.aggregate(x, masks)
+    assert sums_and_perceptron.get_total_flops() == 2 * rows * n * d + 4 * rows * d**2
+    with FlopCounterMode(display=False) as input_map, torch.no_grad():
+        inputs = layer.lru.project(vectors)
+    assert input_map.get_total_flops() == 4 * rows * d * v
+    assert inputs.numel() == rows * v  # a complex multiply-add for each: eight operations
 
 
 def test_gradients_by_differences():

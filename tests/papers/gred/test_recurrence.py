@@ -172,6 +172,18 @@ def test_start_is_finite_at_the_ends():
         assert float(lam.abs().max()) <= 1
 
 
+@pytest.mark.parametrize("method", ["sequential", "sum", "scan"])
+def test_real_and_mixed_inputs_lose_nothing(method):
+    lam, u = eigenvalues(4), draw(6, 3, 4)
+    truth = linear_recurrence(lam, u.real.to(lam.dtype), method=method)
+    assert bool((truth.imag.abs() > 0.1).any())
+    torch.testing.assert_close(linear_recurrence(lam, u.real, method=method), truth, rtol=0, atol=1e-14)
+    for pair in ((lam.to(torch.complex64), u), (lam, u.to(torch.complex64)), (lam.real, u.real)):
+        wanted = linear_recurrence(*(x.to(torch.complex128) for x in pair), method=method)
+        found = linear_recurrence(*pair, method=method)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-14)
+
+
 def test_dtypes_and_layouts():
     lam, u = eigenvalues(4).to(torch.complex64), draw(6, 4, 3).to(torch.complex64).transpose(1, 2)
     for method in ("sequential", "sum", "scan"):

@@ -1,11 +1,12 @@
 r"""What GRED is compared with: the same ways in and out, other layers.
 
-Compared models start from embeddings of unit size, which suits them better in a pilot than the small
-ones of GRED. GIN and GCN see neighbours, one hop a layer. The transformer sees everybody and no
-distance (its only knowledge of
-the graph is the mean edge vector added at the input): no positional encoding, as in the
-paper's claim. `TanhModel` is GRED with a dense tanh recurrence, the ablation. `PairAttention` keeps a
-vector for every pair of nodes, the costly ingredient of the strongest graph transformers; it is here to be timed.
+Compared models start from embeddings of unit size, which suited them better in a pilot than the small
+ones of GRED. GIN and GCN see neighbours, one hop a layer. GIN normalises *after* its sum, which made it
+better on molecules in a pilot than normalising before; on constant features that hides the degree, so
+this GIN is not quite as strong as the original. The transformer sees everybody and no distance: its only
+knowledge of the graph is the mean edge vector added at the input. `TanhModel` is GRED with a dense tanh
+recurrence, the ablation. `PairAttention` keeps a vector for every pair of nodes, the costly ingredient of
+the strongest graph transformers; it is here to be timed.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ def shortest_path_distances(adj: Tensor, *, max_distance: int | None = None) -> 
     Parameters
     ----------
     adj : Tensor, shape (N, N) or (B, N, N), bool, integer or floating
-        Symmetric; an entry other than zero is an edge. The diagonal is ignored.
+        An entry other than zero is an edge, and must have a partner across the diagonal; how large it is
+        does not matter. The diagonal is ignored.
     max_distance : int, optional
         Search no further than this.
 
@@ -79,9 +80,14 @@ def hop_masks(dist: Tensor, num_hops: int | None = None) -> Tensor:
     Raises
     ------
     ValueError
-        Wrong shape, or ``num_hops < 1``. A floating `dist` is refused as a wrong type.
+        Wrong shape, or ``num_hops < 1``. A floating or bool `dist` is refused as a wrong type.
     """
-    if not isinstance(dist, Tensor) or dist.is_floating_point() or dist.is_complex():
+    if (
+        not isinstance(dist, Tensor)
+        or dist.dtype == torch.bool
+        or dist.is_floating_point()
+        or dist.is_complex()
+    ):
         raise WrongType("dist must be an integer tensor of distances, as shortest_path_distances gives it")
     _square("dist", dist)
     if num_hops is None:
@@ -114,6 +120,9 @@ def _square(name: str, x: Tensor) -> None:
 
 def _num_hops(value: int) -> int:
     """A number of hops, hop 0 included."""
-    if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-        raise ValueError(f"num_hops must be >= 1 (hop 0 counts); got {value}")
-    return whole("num_hops", value, 1)
+    try:
+        return whole("num_hops", value, 1)
+    except WrongType:
+        raise
+    except ValueError:
+        raise ValueError(f"num_hops must be >= 1 (hop 0 counts); got {value!r}") from None

@@ -38,6 +38,7 @@ __all__ = [
     "expressiveness",
     "hop_sizes",
     "recovery",
+    "recurrence_times",
 ]
 
 CSL_SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
@@ -156,7 +157,7 @@ def recovery(seed: int, *, num_hops: int = 8, width: int = 3) -> dict[str, float
     """Relative errors of hop vectors recovered from the last state alone, float64.
 
     ``scalar``: one feature and as many channels as hops; ``vector``: `width` features and as many
-    channels as numbers; ``merged``: as the first, with two eigenvalues made equal.
+    channels as numbers; ``merged``: as the first, with all eigenvalues made equal.
     """
     errors = {}
     for name, d in (("scalar", 1), ("vector", width), ("merged", 1)):
@@ -177,7 +178,7 @@ def recovery(seed: int, *, num_hops: int = 8, width: int = 3) -> dict[str, float
 
 
 def conditioning(seed: int, *, draws: int = 20) -> pd.DataFrame:
-    """Condition numbers of square Vandermonde matrices for eigenvalues drawn on two rings."""
+    """Condition numbers, with two channels a hop, for eigenvalues drawn on two rings (log10, quantiles)."""
     rows = []
     for r_min in (0.0, 0.95):
         for hops in (3, 5, 9, 15, 21, 31, 41):
@@ -187,6 +188,20 @@ def conditioning(seed: int, *, draws: int = 20) -> pd.DataFrame:
                 values, torch.tensor([0.1, 0.5, 0.9], dtype=values.dtype)
             ).tolist()
             rows.append({"r_min": r_min, "hops": hops, "low": low, "median": middle, "high": high})
+    return pd.DataFrame(rows)
+
+
+def recurrence_times(seed: int, *, nodes: int = 128, channels: int = 32, repeats: int = 5) -> pd.DataFrame:
+    """Milliseconds (median, forward) of the recurrence in three forms, against the number of hops."""
+    g = generator(seed, "gred", "times")
+    u = torch.rand(2, channels, generator=g)
+    lam = lru_eigenvalues(*init_lru_from_uniform(u[0], u[1], r_min=0.9)[:2])
+    rows = []
+    for hops in (2, 4, 8, 16, 32, 64, 128, 256):
+        inputs = torch.randn(hops, nodes, channels, generator=g, dtype=lam.dtype)
+        for method in ("sequential", "sum", "scan"):
+            spent = _median_time(partial(linear_recurrence, lam, inputs, method=method), repeats)
+            rows.append({"form": method, "hops": hops, "ms": spent})
     return pd.DataFrame(rows)
 
 
@@ -211,7 +226,8 @@ def costs(config: Config, *, hops: int = 5, width: int = 64, total: int = 512) -
             "pair attention": partial(_first, paired, x, pairs),
         }
         for name, call in calls.items():
-            rows.append({"layer": name, "nodes": n, "kept": _kept_bytes(call), "ms": _milliseconds(call)})
+            spent = _median_time(partial(_backward, call), 5)
+            rows.append({"layer": name, "nodes": n, "kept": _kept_bytes(call), "ms": spent})
     return pd.DataFrame(rows)
 
 
@@ -245,11 +261,15 @@ def _kept_bytes(call: Callable[[], Tensor]) -> int:
     return sum(kept.values())
 
 
-def _milliseconds(call: Callable[[], Tensor], repeats: int = 5) -> float:
-    """Median time of forward and backward."""
+def _backward(call: Callable[[], Tensor]) -> None:
+    call().square().mean().backward()
+
+
+def _median_time(call: Callable[[], object], repeats: int) -> float:
+    """Milliseconds, after one call that does not count."""
     times = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
-        call().square().mean().backward()
+        call()
         times.append(time.perf_counter() - start)
     return 1e3 * float(np.median(times[1:]))

@@ -25,6 +25,7 @@ __all__ = [
     "plot_impulses",
     "plot_molecules",
     "plot_rings",
+    "plot_times",
 ]
 
 LINES = (("blue", "o", "-"), ("orange", "s", "--"), ("green", "^", ":"), ("purple", "D", "-."))
@@ -176,6 +177,22 @@ def plot_costs(table: pd.DataFrame) -> Any:
         ax.set_xticks(sizes, [str(s) for s in sizes])
         ax.minorticks_off()
     axes[0].legend(fontsize=8)
+    return figure
+
+
+def plot_times(table: pd.DataFrame) -> Any:
+    """Time of the recurrence in three forms against the number of hops."""
+    figure, ax = new(7.0, 3.2)
+    names = {"sequential": "Horner", "sum": "weighted sum", "scan": "doubling scan"}
+    for (name, part), (color, marker, line) in zip(table.groupby("form", sort=False), LINES, strict=False):
+        style = {"color": COLORS[color], "marker": marker, "linestyle": line}
+        ax.loglog(part["hops"], part["ms"], label=names[name], **style)
+    hops = sorted(table["hops"].unique())
+    ax.set_xticks(hops, [str(h) for h in hops])
+    ax.minorticks_off()
+    ax.set_xlabel("hops K + 1")
+    ax.set_ylabel("ms, forward")
+    ax.legend()
     return figure
 
 

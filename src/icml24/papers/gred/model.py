@@ -157,12 +157,13 @@ class GREDModel(nn.Module):
         """Token vectors plus the mean of the edge vectors at each node."""
         if edge is None:
             raise ValueError("task 'zinc' needs edge, the (B,N,N) types of the edges")
-        if masks.shape[1] < 2:
+        if masks.shape[1] < 2 and self.config.num_hops == 1:
             raise ValueError("task 'zinc' needs masks of hops 0 and 1 to find the edges; got hop 0 alone")
-        if not isinstance(edge, Tensor) or edge.shape != masks[:, 1].shape or edge.is_floating_point():
+        if not isinstance(edge, Tensor) or edge.shape != masks[:, 0].shape or edge.is_floating_point():
             got = (tuple(edge.shape), edge.dtype) if isinstance(edge, Tensor) else type(edge).__name__
-            raise ValueError(f"edge must be an integer tensor {tuple(masks[:, 1].shape)}; got {got}")
-        near = masks[:, 1] != 0
+            raise ValueError(f"edge must be an integer tensor {tuple(masks[:, 0].shape)}; got {got}")
+        # fewer hops than the model reads: the masks hold all there are, and nobody has a neighbour
+        near = masks[:, 1] != 0 if masks.shape[1] > 1 else torch.zeros_like(masks[:, 0], dtype=torch.bool)
         types = torch.stack([((edge == t) & near).sum(dim=2) for t in range(EDGE_TYPES)], dim=-1)
         degree = near.sum(dim=2, keepdim=True)
         if not torch.equal(types.sum(dim=-1, keepdim=True), degree):

@@ -99,7 +99,8 @@ def linear_recurrence(lam: Tensor, u: Tensor, *, method: str = "sequential") -> 
     lam : Tensor, shape (V,), complex
         Eigenvalues.
     u : Tensor, shape (K+1, ..., V), complex
-        Inputs, hop 0 first.
+        Inputs, hop 0 first. Real tensors are read as complex ones, and where the precisions of the two
+        differ the finer one holds.
     method : {"sequential", "sum", "scan"}
         Horner from the far hop inwards, O(K V) and no powers; the weighted sum with the powers of
         :math:`\lambda`; or the doubling scan, which does O(K log K) work in O(log K) steps.
@@ -115,11 +116,11 @@ def linear_recurrence(lam: Tensor, u: Tensor, *, method: str = "sequential") -> 
     """
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; expected one of {', '.join(METHODS)}")
-    _check_recurrence(lam, u)
+    lam, u = _as_complex(lam, u)
     if method == "scan":
         return suffix_states(lam, u)[0]
     if method == "sum":
-        return torch.einsum("kv,k...v->...v", _powers(lam, len(u)).to(u.dtype), u)
+        return torch.einsum("kv,k...v->...v", _powers(lam, len(u)), u)
     state = u[-1]
     for k in range(len(u) - 2, -1, -1):
         state = torch.addcmul(u[k], lam, state)
@@ -152,8 +153,9 @@ def suffix_states(lam: Tensor, u: Tensor) -> Tensor:
     Tensor, shape (K+1, ..., V), complex
         Entry 0 is the state that the layer reads.
     """
-    _check_recurrence(lam, u)
-    a, b = lam, u  # every span but those cut off at the far end multiplies by the same power
+    a, b = lam, u = _as_complex(
+        lam, u
+    )  # every span but those cut off at the far end multiplies by the same power
     width = 1
     while width < len(u):
         joined, sums = scan_operator((a, b[width:]), (a, b[:-width]))
@@ -234,7 +236,8 @@ def ring_radii(r_min: float, r_max: float) -> tuple[float, float]:
     return low, high
 
 
-def _check_recurrence(lam: Tensor, u: Tensor) -> None:
+def _as_complex(lam: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in one complex dtype, after the checks: a real result would lose the imaginary part."""
     for name, x in (("lam", lam), ("u", u)):
         if not isinstance(x, Tensor) or not (x.is_complex() or x.is_floating_point()):
             raise WrongType(f"{name} must be a complex tensor; convert it, as in {name}.to(torch.complex128)")
@@ -244,3 +247,5 @@ def _check_recurrence(lam: Tensor, u: Tensor) -> None:
         )
     if len(u) == 0:
         raise ValueError("u must hold at least hop 0; got shape " + str(tuple(u.shape)))
+    dtype = torch.promote_types(torch.promote_types(lam.dtype, u.dtype), torch.complex64)
+    return lam.to(dtype), u.to(dtype)

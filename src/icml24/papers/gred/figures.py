@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from torch import Tensor
 
 from icml24.common.figures import COLORS, new
@@ -173,9 +174,7 @@ def plot_costs(table: pd.DataFrame) -> Any:
     axes[1].set_ylabel("MiB kept for the backward pass")
     for ax in axes:
         ax.set_xlabel("nodes of a graph")
-        sizes = sorted(table["nodes"].unique())
-        ax.set_xticks(sizes, [str(s) for s in sizes])
-        ax.minorticks_off()
+        _log_ticks(ax, sorted(table["nodes"].unique()))
     axes[0].legend(fontsize=8)
     return figure
 
@@ -187,9 +186,7 @@ def plot_times(table: pd.DataFrame) -> Any:
     for (name, part), (color, marker, line) in zip(table.groupby("form", sort=False), LINES, strict=False):
         style = {"color": COLORS[color], "marker": marker, "linestyle": line}
         ax.loglog(part["hops"], part["ms"], label=names[name], **style)
-    hops = sorted(table["hops"].unique())
-    ax.set_xticks(hops, [str(h) for h in hops])
-    ax.minorticks_off()
+    _log_ticks(ax, sorted(table["hops"].unique()))
     ax.set_xlabel("hops K + 1")
     ax.set_ylabel("ms, forward")
     ax.legend()
@@ -210,3 +207,12 @@ def plot_digits(features: np.ndarray, adj: np.ndarray, labels: np.ndarray) -> An
         ax.set_aspect("equal")
         ax.set_axis_off()
     return figure
+
+
+def _log_ticks(ax: Any, sizes: list[int]) -> None:
+    """Two logarithmic axes with plain numbers: the sizes below, and 1, 2, 5, 10 ... at the side."""
+    ax.set_xticks(sizes, [str(s) for s in sizes])
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_minor_locator(NullLocator())

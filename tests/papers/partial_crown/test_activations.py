@@ -103,11 +103,15 @@ def test_parity_with_released_lines(kind, stored):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("ends", [(-800.0, 800.0), (5.0, 30.0), (-30.0, -5.0), (0.3, 0.3), (0.0, 0.0), (-1e8, 40.0)])
+@pytest.mark.parametrize(
+    "ends", [(-800.0, 800.0), (5.0, 30.0), (-30.0, -5.0), (0.3, 0.3), (0.0, 0.0), (-1e8, 40.0)]
+)
 def test_extreme_intervals(kind, ends):
     low, high = (torch.tensor([e], dtype=torch.float64) for e in ends)
     a, b, c, d = relax_activation(kind, low, high)
-    z = torch.cat((samples(low, high, 20_001), torch.linspace(-3, 3, 601, dtype=torch.float64)[:, None])).clamp(*ends)
+    z = torch.cat(
+        (samples(low, high, 20_001), torch.linspace(-3, 3, 601, dtype=torch.float64)[:, None])
+    ).clamp(*ends)
     f = torch.from_numpy(exact(kind, z.numpy()))
     assert all(torch.isfinite(t).all() for t in (a, b, c, d))
     assert bool((a * z + b <= f).all())

@@ -24,7 +24,10 @@ def test_parity_widths_and_soundness(stored, burgers_net):
         e = bound_network(burgers_net, p["boxes"], product=product)
         low, high = Burgers().residual_bounds(burgers_net, p["boxes"], product=product)
         found = {"u": (e.u.lower[:, 0], e.u.upper[:, 0]), "r": (low, high)}
-        found |= {"ut": (e.du[0].lower[:, 0], e.du[0].upper[:, 0]), "ux": (e.du[1].lower[:, 0], e.du[1].upper[:, 0])}
+        found |= {
+            "ut": (e.du[0].lower[:, 0], e.du[0].upper[:, 0]),
+            "ux": (e.du[1].lower[:, 0], e.du[1].upper[:, 0]),
+        }
         found["uxx"] = (e.d2u[1].lower[:, 0], e.d2u[1].upper[:, 0])
         for name, (a, b) in found.items():
             assert bool((a <= p[f"sample_{name}"][:, 0]).all()), (product, name)
@@ -71,7 +74,9 @@ def test_search_finds_a_wrong_bound(monkeypatch):
         e = bound_network(net, boxes, **options)
         width = 1e-3 * (e.u.upper - e.u.lower)
         return type(e)(
-            type(e.u)(e.u.A_lo, e.u.b_lo, e.u.A_hi, e.u.b_hi, e.u.lower + width, e.u.upper - width), e.du, e.d2u
+            type(e.u)(e.u.A_lo, e.u.b_lo, e.u.A_hi, e.u.b_hi, e.u.lower + width, e.u.upper - width),
+            e.du,
+            e.d2u,
         )
 
     monkeypatch.setattr(soundness, "bound_network", shrunk)
@@ -91,7 +96,11 @@ def test_margins_cover_rounding_on_points(scale, draw):
         x = draw(40, 2, seed=seed, low=-1.0)
         e = bound_network(net, torch.stack((x, x), 1), second=(0, 1))
         u, du, d2u = network_derivatives(net, x)
-        pairs = [(e.u, u), *((e.du[i], du[..., i]) for i in (0, 1)), *((e.d2u[i], d2u[..., i]) for i in (0, 1))]
+        pairs = [
+            (e.u, u),
+            *((e.du[i], du[..., i]) for i in (0, 1)),
+            *((e.d2u[i], d2u[..., i]) for i in (0, 1)),
+        ]
         for enclosure, value in pairs:
             assert bool(((enclosure.lower <= value) & (value <= enclosure.upper)).all())
             assert float((enclosure.upper - enclosure.lower).max()) < 1e-6 * (1 + float(value.abs().max()))

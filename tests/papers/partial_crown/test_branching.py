@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -57,10 +58,12 @@ def test_parents_make_the_certificate_monotone():
         wild = (torch.floor(boxes[:, 0, 0] * 1024) % 3 == 0).double()
         return low - wild, high + wild
 
-    result = greedy_branching(erratic, SQUARE, max_evaluations=900, empirical_min=-0.9, empirical_max=0.9, batch=5)
+    result = greedy_branching(
+        erratic, SQUARE, max_evaluations=900, empirical_min=-0.9, empirical_max=0.9, batch=5
+    )
     lows, highs = ([h[k] for h in result.history] for k in (1, 2))
-    assert all(b >= a for a, b in zip(lows, lows[1:], strict=False))
-    assert all(b <= a for a, b in zip(highs, highs[1:], strict=False))
+    assert all(b >= a for a, b in itertools.pairwise(lows))
+    assert all(b <= a for a, b in itertools.pairwise(highs))
     raw = erratic(result.boxes)
     assert bool((result.box_lower >= raw[0]).all())
     assert bool((result.box_lower > raw[0]).any())  # the intersection did something
@@ -107,7 +110,7 @@ def test_sampling_gap_is_at_most_lipschitz_times_dispersion():
     result = greedy_branching(
         lambda b: SMALL.residual_bounds(net, b),
         SMALL.domain,
-        **{"max_evaluations": 1500, "empirical_min": low, "empirical_max": high},
+        **{"max_evaluations": 500, "empirical_min": low, "empirical_max": high},
     )
     assert result.lower <= low <= high <= result.upper
 
@@ -120,14 +123,19 @@ def test_monte_carlo_is_seeded_and_batched():
     assert monte_carlo_extrema(wave, SQUARE, 1)[0] == monte_carlo_extrema(wave, SQUARE, 1)[1]
 
 
+def greedy(bound_fn=lipschitz_bounds, domain=SQUARE, **changes):
+    options = {"max_evaluations": 9, "empirical_min": 0, "empirical_max": 1} | changes
+    return greedy_branching(bound_fn, domain, **options)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: greedy_branching(lipschitz_bounds, SQUARE, max_evaluations=0, empirical_min=0, empirical_max=1), "max_eval"),
-        (lambda: greedy_branching(lipschitz_bounds, SQUARE, max_evaluations=9, empirical_min=2, empirical_max=1), "empirical_min"),
-        (lambda: greedy_branching(lipschitz_bounds, [[1, 1], [0, 0]], max_evaluations=9, empirical_min=0, empirical_max=1), "corner"),
-        (lambda: greedy_branching(lipschitz_bounds, [0, 1], max_evaluations=9, empirical_min=0, empirical_max=1), "shape"),
-        (lambda: greedy_branching(lambda b: (b, b), SQUARE, max_evaluations=9, empirical_min=0, empirical_max=1), "bound_fn"),
+        (lambda: greedy(max_evaluations=0), "max_evaluations"),
+        (lambda: greedy(empirical_min=2), "empirical_min"),
+        (lambda: greedy(domain=[[1, 1], [0, 0]]), "corner"),
+        (lambda: greedy(domain=[0, 1]), "shape"),
+        (lambda: greedy(bound_fn=lambda b: (b, b)), "bound_fn"),
         (lambda: uniform_branching(lipschitz_bounds, SQUARE, splits=(3,)), "splits"),
         (lambda: uniform_branching(lipschitz_bounds, SQUARE, splits=(3, 0)), "splits"),
         (lambda: monte_carlo_extrema(wave, SQUARE, 0), "n must"),

@@ -14,10 +14,14 @@ def autograd(net, x):
     """Values, gradients and second derivatives of every output by nested autograd."""
     x = x.clone().requires_grad_(True)
     u = net(x)
-    du = torch.stack([torch.autograd.grad(u[:, o].sum(), x, create_graph=True)[0] for o in range(u.shape[1])], 1)
+    du = torch.stack(
+        [torch.autograd.grad(u[:, o].sum(), x, create_graph=True)[0] for o in range(u.shape[1])], 1
+    )
     d2u = torch.stack(
         [
-            torch.stack([torch.autograd.grad(du[:, o, i].sum(), x, retain_graph=True)[0][:, i] for i in range(2)], 1)
+            torch.stack(
+                [torch.autograd.grad(du[:, o, i].sum(), x, retain_graph=True)[0][:, i] for i in range(2)], 1
+            )
             for o in range(u.shape[1])
         ],
         1,
@@ -87,12 +91,23 @@ def test_same_generator_same_network():
         (lambda: TanhMLP([2, 0, 1], [0, 0], [1, 1]), "widths"),
         (lambda: TanhMLP([2, 3, 1], [0], [1, 1]), "shape"),
         (lambda: TanhMLP([2, 3, 1], [0, 1], [1, 1]), "below upper"),
-        (lambda: TanhMLP.from_arrays([np.ones((3, 2)), np.ones((1, 4))], [np.ones(3), np.ones(1)], [0, 0], [1, 1]), "layer 1"),
+        (
+            lambda: TanhMLP.from_arrays(
+                [np.ones((3, 2)), np.ones((1, 4))], [np.ones(3), [1]], [0, 0], [1, 1]
+            ),
+            "layer 1",
+        ),
         (lambda: TanhMLP.from_arrays([np.ones((3, 2))], [np.ones(2)], [0, 0], [1, 1]), "layer 0"),
         (lambda: TanhMLP.from_arrays([], [], [0, 0], [1, 1]), "biases"),
         (lambda: TanhMLP.from_arrays([[[np.nan, 1.0]]], [[0.0]], [0, 0], [1, 1]), "finite"),
-        (lambda: network_derivatives(random_network((2, 3, 1), 0), torch.zeros(4, 3, dtype=torch.float64)), "shape"),
-        (lambda: network_derivatives(random_network((2, 3, 1), 0), torch.zeros(4, 2, dtype=torch.int64)), "floating"),
+        (
+            lambda: network_derivatives(random_network((2, 3, 1), 0), torch.zeros(4, 3, dtype=torch.float64)),
+            "shape",
+        ),
+        (
+            lambda: network_derivatives(random_network((2, 3, 1), 0), torch.zeros(4, 2, dtype=torch.int64)),
+            "floating",
+        ),
     ],
 )
 def test_bad_input(call, message):

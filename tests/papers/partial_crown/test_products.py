@@ -52,7 +52,9 @@ def test_half_is_the_centred_product(draw):
 def test_parity(stored):
     p = stored("mccormick")
     for case in ("half", "lo", "hi", "mix"):
-        low, high = (round(a, 6) for a in p[f"{case}_alpha"].tolist())  # stored in float32, used as 0.3 and 0.8
+        low, high = (
+            round(a, 6) for a in p[f"{case}_alpha"].tolist()
+        )  # stored in float32, used as 0.3 and 0.8
         ours = mccormick(p["x_lo"], p["x_hi"], p["y_lo"], p["y_hi"], alpha_lower=low, alpha_upper=high)
         for side, name in zip(ours, ("lower", "upper"), strict=True):
             torch.testing.assert_close(torch.stack(side, 1), p[f"{case}_{name}"], rtol=1e-12, atol=1e-12)
@@ -62,7 +64,9 @@ def test_ranges_are_exact(draw):
     xl, xu, yl, yu = rectangles(draw, 300, 28)
     t = torch.linspace(0, 1, 41, dtype=torch.float64)
     grid = (xl + (xu - xl) * t[:, None])[:, None] * (yl + (yu - yl) * t[:, None])[None]
-    for ours, sampled in zip(product_range((xl, xu), (yl, yu)), (grid.amin((0, 1)), grid.amax((0, 1))), strict=True):
+    for ours, sampled in zip(
+        product_range((xl, xu), (yl, yu)), (grid.amin((0, 1)), grid.amax((0, 1))), strict=True
+    ):
         torch.testing.assert_close(ours, sampled, rtol=1e-12, atol=1e-12)
     low, high = square_range((xl, xu))
     squares = (xl + (xu - xl) * t[:, None]) ** 2

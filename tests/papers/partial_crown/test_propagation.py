@@ -147,9 +147,7 @@ def test_square_lies_between_tangent_and_secant(draw):
     v_band = line.shifted(m[None], r[None])
     s_mid, s_half = (s2[0] + s2[1]) / 2, (s2[1] - s2[0]) / 2
     s_band = line.shifted(s_mid[None], s_half[None])
-    band, _ = propagation._curvature(
-        (s2[0][None], s2[1][None]), s_band, (low[None], high[None]), v_band
-    )
+    band, _ = propagation._curvature((s2[0][None], s2[1][None]), s_band, (low[None], high[None]), v_band)
     edges = [edge[0, :, -1] for edge in band.edges]
     for share in torch.linspace(0, 1, 11, dtype=torch.float64):
         q = (s2[0] + share * (s2[1] - s2[0])) * v**2
@@ -184,7 +182,9 @@ def test_entry_products_sum_to_the_package_remainder(boxes_in):
         d_low, d_high = e.du[i].lower, e.du[i].upper
         ends = torch.stack((s_low[..., None] * w, s_high[..., None] * w))
         j_low, j_high = ends.amin(0), ends.amax(0)
-        lower, upper = mccormick(j_low, j_high, d_low[:, None].expand_as(j_low), d_high[:, None].expand_as(j_low))
+        lower, upper = mccormick(
+            j_low, j_high, d_low[:, None].expand_as(j_low), d_high[:, None].expand_as(j_low)
+        )
         torch.testing.assert_close(upper[1], found.layers[1].slope[..., None] * w.expand_as(j_low))
         torch.testing.assert_close((upper[0] * w).sum(-1), on_s1, rtol=1e-8, atol=1e-9)
         torch.testing.assert_close(((upper[2] + lower[2]) / 2).sum(-1), constant, rtol=1e-8, atol=1e-9)

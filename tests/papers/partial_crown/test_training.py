@@ -17,6 +17,7 @@ from icml24.papers.partial_crown import (
     Schrodinger,
     data,
     experiments,
+    solution,
     train_pinn,
 )
 
@@ -28,7 +29,11 @@ def test_training_lowers_the_loss(pde):
     losses = []
     config = replace(TINY, widths=(2, 6, pde.outputs))
     net = train_pinn(
-        pde, config, generator=torch.Generator().manual_seed(0), on_step=lambda k, n, l: losses.append(l), chunk=5
+        pde,
+        config,
+        generator=torch.Generator().manual_seed(0),
+        on_step=lambda k, n, l: losses.append(l),
+        chunk=5,
     )
     assert len(losses) == 6
     assert losses[-1] < losses[0]
@@ -73,7 +78,7 @@ def test_stored_networks_and_their_record():
     nets = data.small_pinns()
     assert tuple(nets) == data.SMALL_STEPS == tuple(data.provenance()["iterations"])
     assert [tuple(w.shape) for w in nets[250].weights] == [(16, 2), (16, 16), (16, 16), (1, 16)]
-    errors = [experiments.solution_error(net, 1.0) for net in nets.values()]
+    errors = [solution.solution_error(net, 1.0) for net in nets.values()]
     assert errors[1] < errors[0] < 0.05
 
 
@@ -86,7 +91,9 @@ def test_stored_file_is_written_as_it_is_read(tmp_path, monkeypatch):
     assert (tmp_path / "small.npz").stat().st_size < 20_000
 
 
-@pytest.mark.skipif("ICML24_DATA" not in os.environ, reason="the authors' network is found through ICML24_DATA")
+@pytest.mark.skipif(
+    "ICML24_DATA" not in os.environ, reason="the authors' network is found through ICML24_DATA"
+)
 def test_official_network_is_the_one_of_the_parity_files(burgers_net):
     net = data.official_pinn()
     for ours, stored in zip(net.parameters(), burgers_net.parameters(), strict=True):
@@ -105,15 +112,15 @@ def test_rows_at_toy_size():
     assert (np.diff(ratio) <= 0).all()
     assert ratio[-1] ** 2 == pytest.approx(row.ratio)
     two = data.TanhMLP((2, 3, 2), *Schrodinger().domain)
-    names = [r.name for r in experiments.condition_rows("s", Schrodinger(), two.requires_grad_(False), 9, config)]
+    names = [
+        r.name for r in experiments.condition_rows("s", Schrodinger(), two.requires_grad_(False), 9, config)
+    ]
     assert names == ["s, initial", "s, periodic", "s, periodic slope"]
 
 
 def test_checkpoints_at_toy_size():
-    config = experiments.configure(
-        "quick", samples=500, checkpoint_steps=(5, 10), checkpoint_evaluations=30
-    )
-    steps, residuals, errors = experiments.checkpoints(config)
+    config = experiments.configure("quick", samples=500, checkpoint_steps=(5, 10), checkpoint_evaluations=30)
+    steps, residuals, errors = solution.checkpoints(config)
     assert steps.tolist() == [5, 10]
     assert (residuals > 0).all()
     assert (errors > 0).all()

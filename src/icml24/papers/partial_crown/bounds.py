@@ -95,7 +95,9 @@ class Certified:
     ) -> Certified:
         """Check the arguments and sweep (see `bound_network`)."""
         if not isinstance(net, TanhMLP):
-            raise WrongType(f"net must be a TanhMLP (other activations are not bounded); got {type(net).__name__}")
+            raise WrongType(
+                f"net must be a TanhMLP (other activations are not bounded); got {type(net).__name__}"
+            )
         choice("method", method, METHODS)
         choice("product", product, PRODUCTS)
         two = coordinates("second", second, net.dimension)
@@ -137,9 +139,7 @@ class Certified:
                 options.append((low[:, 0], high[:, 0]))
         return meet(*options)
 
-    def plain(
-        self, coefficients: Mapping[tuple[int, int, int], Tensor | float], extra: Interval
-    ) -> Interval:
+    def plain(self, coefficients: Mapping[tuple[int, int, int], Tensor | float], extra: Interval) -> Interval:
         """Interval arithmetic for the combination plus a quantity known by its interval `extra`."""
         low, high = self._plain(coefficients, ())
         size = 1e-14 * (extra[0].abs().maximum(extra[1].abs()) + low.abs().maximum(high.abs()))

@@ -202,7 +202,9 @@ def monte_carlo_extrema(
     low, high = float("inf"), float("-inf")
     while left:
         count = min(left, size)
-        x = root[0] + (root[1] - root[0]) * torch.rand(count, root.shape[1], generator=draws, dtype=torch.float64)
+        x = root[0] + (root[1] - root[0]) * torch.rand(
+            count, root.shape[1], generator=draws, dtype=torch.float64
+        )
         with torch.no_grad():
             values = fn(x)
         if bool(torch.isnan(values).any()):

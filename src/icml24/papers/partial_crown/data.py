@@ -119,7 +119,10 @@ def released_unsound() -> list[dict[str, object]]:
     with _stored("released_unsound.npz") as stored:
         for name in sorted({key.split("/")[0] for key in stored.files}, key=lambda s: int(s[4:])):
             depth = sum(key.startswith(f"{name}/W") for key in stored.files)
-            part = {k: stored[f"{name}/{k}"] for k in ("lb", "ub", "box", "official_uxx", "witness_x", "witness_uxx")}
+            part = {
+                k: stored[f"{name}/{k}"]
+                for k in ("lb", "ub", "box", "official_uxx", "witness_x", "witness_uxx")
+            }
             net = TanhMLP.from_arrays(
                 [stored[f"{name}/W{k}"] for k in range(depth)],
                 [stored[f"{name}/b{k}"] for k in range(depth)],
@@ -185,7 +188,10 @@ def random_network(
 
 def _copy(net: TanhMLP) -> TanhMLP:
     return TanhMLP.from_arrays(
-        [w.detach().clone() for w in net.weights], [b.detach().clone() for b in net.biases], net.lower, net.upper
+        [w.detach().clone() for w in net.weights],
+        [b.detach().clone() for b in net.biases],
+        net.lower,
+        net.upper,
     ).requires_grad_(False)
 
 

@@ -210,7 +210,9 @@ def certify(
 def fits(net: TanhMLP, outputs: int) -> None:
     """Raise unless `net` maps (t, x) to so many outputs."""
     if not isinstance(net, TanhMLP):
-        raise WrongType(f"net must be a TanhMLP (other activations are not bounded); got {type(net).__name__}")
+        raise WrongType(
+            f"net must be a TanhMLP (other activations are not bounded); got {type(net).__name__}"
+        )
     if net.dimension != INPUTS or net.outputs != outputs:
         raise ValueError(
             f"this equation needs a network of {INPUTS} inputs (t, x) and {outputs} output(s); "
@@ -294,7 +296,9 @@ def cosine_profile(boxes: Tensor, box: Box, net: TanhMLP) -> Band:
     return taylor_band(boxes, box, net, g, 6 * math.pi + 6 * math.pi**2 * size + math.pi**3 * size**2)
 
 
-def periodic_gap(net: TanhMLP, boxes: Any, sides: tuple[float, float], order: int = 0, output: int = 0) -> Interval:
+def periodic_gap(
+    net: TanhMLP, boxes: Any, sides: tuple[float, float], order: int = 0, output: int = 0
+) -> Interval:
     """Certified bounds (B,) of the difference of an output (or x-derivative) between two sides, in time."""
     checked = as_boxes(boxes, INPUTS)
     bands = []
@@ -366,5 +370,7 @@ def _cubic_range(low: Tensor, high: Tensor, slope: Tensor) -> Interval:
     root = torch.sqrt(((1 + slope) / 3).clamp(min=0))
     points = torch.stack((low, high, torch.clamp(root, low, high), torch.clamp(-root, low, high)))
     values = points**3 - (1 + slope) * points
-    pad = MARGIN * (1 + square_range((low, high))[1] ** 1.5 + (1 + slope).abs() * high.abs().maximum(low.abs()))
+    pad = MARGIN * (
+        1 + square_range((low, high))[1] ** 1.5 + (1 + slope).abs() * high.abs().maximum(low.abs())
+    )
     return values.amin(0) - pad, values.amax(0) + pad

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from icml24.common.profiles import choose
@@ -19,10 +18,9 @@ from icml24.common.random import generator
 
 from .bounds import bound_network
 from .branching import BranchResult, greedy_branching, monte_carlo_extrema, uniform_branching
-from .data import SMALL, random_network
+from .data import random_network
 from .equations import PDE, AllenCahn, Burgers
 from .networks import TanhMLP
-from .references import cole_hopf, error_bound
 from .systems import DiffusionSorption, Schrodinger
 from .training import PINNConfig, train_pinn
 
@@ -32,20 +30,16 @@ __all__ = [
     "Config",
     "Row",
     "certify_row",
-    "checkpoints",
     "condition_rows",
     "configure",
     "curve",
     "greedy_over_uniform",
     "grid_widths",
-    "link",
     "milliseconds_a_box",
     "other_equations",
-    "rank_correlation",
     "released_comparison",
     "residual_row",
     "sampling_ladder",
-    "solution_error",
     "sound_networks",
     "uniform_curve",
     "widths_by_radius",
@@ -107,7 +101,15 @@ FULL = Config(
     sound_boxes=64,
     sound_points=1000,
     sound_networks=(
-        *((2, 1, 1), (2, 1, 1, 1), (2, 1, 1, 1, 1), (2, 2, 1, 1), (2, 2, 2, 1), (2, 1, 2, 1), (2, 2, 1, 2, 1)),
+        *(
+            (2, 1, 1),
+            (2, 1, 1, 1),
+            (2, 1, 1, 1, 1),
+            (2, 2, 1, 1),
+            (2, 2, 2, 1),
+            (2, 1, 2, 1),
+            (2, 2, 1, 2, 1),
+        ),
         *((2, 6, 6, 1), (2, 8, 8, 1), (2, 20, 20, 20, 1)),
     ),
     other_evaluations=3000,
@@ -213,7 +215,9 @@ def curve(row: Row) -> tuple[np.ndarray, np.ndarray]:
 
 def uniform_curve(pde: PDE, net: TanhMLP, row: Row, cells: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """The same for uniform partitions of ``cells`` squared boxes."""
-    found = [uniform_branching(lambda b: pde.residual_bounds(net, b), pde.domain, splits=(n, n)) for n in cells]
+    found = [
+        uniform_branching(lambda b: pde.residual_bounds(net, b), pde.domain, splits=(n, n)) for n in cells
+    ]
     ratios = np.array([r.largest for r in found]) / np.sqrt(row.sampled)
     return np.array([r.evaluations for r in found]), ratios
 
@@ -265,7 +269,9 @@ def grid_widths(pde: PDE, net: TanhMLP, splits: tuple[int, int]) -> dict[str, fl
         ("entry", {"product": "entry"}),
         ("neuron", {"product": "neuron"}),
     ):
-        found = uniform_branching(lambda b, o=options: pde.residual_bounds(net, b, **o), pde.domain, splits=splits)
+        found = uniform_branching(
+            lambda b, o=options: pde.residual_bounds(net, b, **o), pde.domain, splits=splits
+        )
         out[name] = float((found.box_upper - found.box_lower).median())
     return out
 
@@ -276,7 +282,10 @@ def sampling_ladder(pde: PDE, net: TanhMLP, sizes: Sequence[int], repeats: int, 
     for i, n in enumerate(sizes):
         for j in range(repeats):
             found = monte_carlo_extrema(
-                lambda x: pde.residual(net, x), pde.domain, n, generator=generator(config.seed, "ladder", n, j)
+                lambda x: pde.residual(net, x),
+                pde.domain,
+                n,
+                generator=generator(config.seed, "ladder", n, j),
             )
             out[i, j] = max(abs(found[0]), abs(found[1]))
     return out
@@ -335,44 +344,6 @@ def other_equations(config: Config) -> dict[str, tuple[PDE, TanhMLP, list[Row]]]
     return out
 
 
-def checkpoints(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Iterations, certified max of |residual| and measured max of the solution error along one training run."""
-    kept: dict[int, TanhMLP] = {}
-
-    def keep(done: int, net: TanhMLP, _: float) -> None:
-        if done in config.checkpoint_steps:
-            kept[done] = TanhMLP.from_arrays(
-                *([p.detach().clone() for p in group] for group in (net.weights, net.biases)), net.lower, net.upper
-            ).requires_grad_(False)
-
-    train_pinn(
-        SMALL,
-        PINNConfig(max_iter=max(config.checkpoint_steps)),
-        generator=generator(config.seed, "partial_crown", "checkpoints"),
-        on_step=keep,
-        chunk=min(config.checkpoint_steps),
-    )
-    residuals, errors = [], []
-    for step, net in kept.items():
-        row = residual_row(f"checkpoint {step}", SMALL, net, config.checkpoint_evaluations, config)
-        residuals.append(np.sqrt(row.certified))
-        errors.append(solution_error(net, 1.0))
-    return np.array(list(kept)), np.array(residuals), np.array(errors)
-
-
-def solution_error(net: TanhMLP, horizon: float, grid: int = 81) -> float:
-    """Largest distance of a network of `SMALL` from the exact solution on a regular grid of t <= horizon."""
-    t = torch.linspace(0, horizon, grid, dtype=torch.float64)
-    x = torch.linspace(-1, 1, 2 * grid - 1, dtype=torch.float64)
-    points = torch.cartesian_prod(t, x)
-    return float((net(points)[:, 0] - cole_hopf(points, SMALL.viscosity)).abs().max())
-
-
-def rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
-    """Spearman's correlation."""
-    return float(spearmanr(x, y).statistic)
-
-
 def sound_networks(config: Config) -> dict[str, TanhMLP]:
     """Random networks of the configured widths in both dtypes, of ordinary and of threefold weights."""
     out = {}
@@ -382,38 +353,3 @@ def sound_networks(config: Config) -> dict[str, TanhMLP]:
             dtype = torch.float32 if (k + int(scale)) % 2 else torch.float64
             out[f"{name} x{scale:g}"] = random_network(widths, config.seed + k, scale=scale, dtype=dtype)
     return out
-
-
-def link(net: TanhMLP, horizon: float, evaluations: int) -> tuple[float, float]:
-    """Certified bound of the solution error of a network of `SMALL` up to `horizon`, and the measured error.
-
-    Everything that enters is certified: both conditions, the residual and the steepest descent of the network.
-    """
-    low, high = SMALL.domain
-    window = torch.stack((low, torch.stack((torch.as_tensor(horizon, dtype=low.dtype), high[1]))))
-
-    def certify(bounds: Callable[[Tensor], tuple[Tensor, Tensor]], domain: Tensor) -> BranchResult:
-        return greedy_branching(
-            bounds, domain, max_evaluations=evaluations, empirical_min=0.0, empirical_max=0.0, batch=64
-        )
-
-    start = window.clone()
-    start[:, 0] = 0.0
-    sides = []
-    for k in (0, 1):
-        side = window.clone()
-        side[:, 1] = window[k, 1]
-        sides.append(certify(lambda b: SMALL.boundary_bounds(net, b), side).largest)
-
-    def descent(boxes: Tensor) -> tuple[Tensor, Tensor]:
-        slope = bound_network(net, boxes, first=(1,), second=()).du[1]
-        return -slope.upper[:, 0], -slope.lower[:, 0]
-
-    bound = error_bound(
-        certify(lambda b: SMALL.initial_bounds(net, b), start).largest,
-        max(sides),
-        certify(lambda b: SMALL.residual_bounds(net, b), window).largest,
-        certify(descent, window).upper,
-        horizon,
-    )
-    return bound, solution_error(net, horizon)

@@ -91,7 +91,9 @@ def _first_terms(
     for i, coefficient in d.items():
         s1, fixed, loose = (t[:, None] for t in records[i])
         parts = (coefficient * s1, (coefficient * fixed).sum(-1), (coefficient.abs() * loose).sum(-1))
-        on_s1, shift, slack = parts if on_s1 is None else (on_s1 + parts[0], shift + parts[1], slack + parts[2])
+        on_s1, shift, slack = (
+            parts if on_s1 is None else (on_s1 + parts[0], shift + parts[1], slack + parts[2])
+        )
     return on_s1, shift, slack
 
 

@@ -7,6 +7,7 @@ of the network, and derivatives are with respect to the physical coordinates.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,7 +62,9 @@ class TanhMLP(nn.Module):
         super().__init__()
         sizes = [whole("widths", w, 1) for w in widths]
         if len(sizes) < 2:
-            raise ValueError(f"widths must name inputs and outputs at least, as in [2, 20, 1]; got {widths!r}")
+            raise ValueError(
+                f"widths must name inputs and outputs at least, as in [2, 20, 1]; got {widths!r}"
+            )
         low, high = as_double("lower", lower), as_double("upper", upper)
         if low.shape != (sizes[0],) or high.shape != (sizes[0],):
             raise ValueError(
@@ -74,9 +77,11 @@ class TanhMLP(nn.Module):
         draws = named_generator(0, "TanhMLP") if generator is None else generator
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
-        for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
+        for fan_in, fan_out in itertools.pairwise(sizes):
             scale = (2.0 / (fan_in + fan_out)) ** 0.5
-            self.weights.append(nn.Parameter(scale * torch.randn(fan_out, fan_in, generator=draws, dtype=dtype)))
+            self.weights.append(
+                nn.Parameter(scale * torch.randn(fan_out, fan_in, generator=draws, dtype=dtype))
+            )
             self.biases.append(nn.Parameter(torch.zeros(fan_out, dtype=dtype)))
         self.register_buffer("lower", low.to(dtype))
         self.register_buffer("upper", high.to(dtype))
@@ -99,7 +104,9 @@ class TanhMLP(nn.Module):
             described), or NaN and infinity.
         """
         if len(weights) == 0 or len(weights) != len(biases):
-            raise ValueError(f"expected as many biases as weights, at least one; got {len(weights)}, {len(biases)}")
+            raise ValueError(
+                f"expected as many biases as weights, at least one; got {len(weights)}, {len(biases)}"
+            )
         single = all(_is_single(a) for a in (*weights, *biases))
         ws = [as_double(f"weights[{k}]", w) for k, w in enumerate(weights)]
         bs = [as_double(f"biases[{k}]", b) for k, b in enumerate(biases)]

@@ -51,7 +51,9 @@ def mccormick(
     try:
         xl, xu, yl, yu = torch.broadcast_tensors(xl, xu, yl, yu)
     except RuntimeError:
-        raise ValueError(f"x and y must have one shape; got {tuple(xl.shape)} and {tuple(yl.shape)}") from None
+        raise ValueError(
+            f"x and y must have one shape; got {tuple(xl.shape)} and {tuple(yl.shape)}"
+        ) from None
     al, au = _weight("alpha_lower", alpha_lower), _weight("alpha_upper", alpha_upper)
     lower = (al * yl + (1 - al) * yu, al * xl + (1 - al) * xu, -al * xl * yl - (1 - al) * xu * yu)
     upper = (au * yl + (1 - au) * yu, au * xu + (1 - au) * xl, -au * xu * yl - (1 - au) * xl * yu)

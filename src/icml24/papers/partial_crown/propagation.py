@@ -80,7 +80,9 @@ def sweep(
     out = Sweep(p, box)
     batch, d = box.centre.shape
     chain = p.weights[0].expand(batch, -1, -1)  # G with the columns of d^0
-    remainders: dict[tuple[int, int], list[Band]] = {(o, i): [] for o, c in ((1, first), (2, second)) for i in c}
+    remainders: dict[tuple[int, int], list[Band]] = {
+        (o, i): [] for o, c in ((1, first), (2, second)) for i in c
+    }
     d_old = {i: _unit(batch, d, i, p.scale) for i in first}
     h_old = {i: _nothing(batch, d) for i in second}
     tanh_lines: list[Lines] = []
@@ -237,9 +239,7 @@ def upper_form(p: Parameters, rows: Tensor, constant: Tensor, lines: list[Lines]
         slope_lo, cut_lo, slope_hi, cut_hi = lines[j]
         positive = rows.clamp(min=0)
         negative = rows - positive
-        constant = constant + (
-            (positive @ cut_hi[..., None] + negative @ cut_lo[..., None]).squeeze(-1)
-        )
+        constant = constant + ((positive @ cut_hi[..., None] + negative @ cut_lo[..., None]).squeeze(-1))
         rows = positive * slope_hi[:, None] + negative * slope_lo[:, None]
         constant = constant + rows @ p.biases[j]
         rows = rows @ p.weights[j]
@@ -267,9 +267,7 @@ def _compose(lines: Lines, y: Band) -> Band:
     return Band.between(high.edges[0], low.edges[1])
 
 
-def _operand(
-    product: str, w: Tensor, v: Interval, old: _Kept
-) -> tuple[Tensor, Tensor, Tensor]:
+def _operand(product: str, w: Tensor, v: Interval, old: _Kept) -> tuple[Tensor, Tensor, Tensor]:
     """What multiplies sigma': centre, its size in sign-split sums, radius (eq-partial_crown-entry)."""
     if product == "neuron":
         mid = 0.5 * (v[0] + v[1])

@@ -53,7 +53,12 @@ class Search:
 
 
 def search(
-    networks: Mapping[str, TanhMLP], boxes: int, points: int, seed: int, *, products: tuple[str, ...] = ("neuron",)
+    networks: Mapping[str, TanhMLP],
+    boxes: int,
+    points: int,
+    seed: int,
+    *,
+    products: tuple[str, ...] = ("neuron",),
 ) -> Search:
     """Test u, both first and both second derivatives of networks on random boxes of their domains.
 
@@ -69,7 +74,9 @@ def search(
             parts = [e.u, e.du[0], e.du[1], e.d2u[0], e.d2u[1]]
             low = torch.cat([p.lower for p in parts], 1)
             high = torch.cat([p.upper for p in parts], 1)
-            total += _hunt(lambda x, n=net: _quantities(n, x), batch, low, high, points // len(products), draws)
+            total += _hunt(
+                lambda x, n=net: _quantities(n, x), batch, low, high, points // len(products), draws
+            )
     return total
 
 
@@ -95,7 +102,7 @@ def _random_boxes(low: Tensor, high: Tensor, n: int, draws: torch.Generator, *, 
     return boxes.float().double() if single else boxes
 
 
-def _hunt(function, boxes: Tensor, low: Tensor, high: Tensor, points: int, draws: torch.Generator) -> Search:  # noqa: ANN001
+def _hunt(function, boxes: Tensor, low: Tensor, high: Tensor, points: int, draws: torch.Generator) -> Search:
     n, d = len(boxes), boxes.shape[2]
     size = boxes[:, 1] - boxes[:, 0]
     share = torch.rand(n, points, d, generator=draws, dtype=torch.float64)

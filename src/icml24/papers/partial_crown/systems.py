@@ -11,7 +11,6 @@ from torch import Tensor
 
 from icml24.common.checks import positive
 
-from .bounds import Certified
 from .enclosures import MARGIN, Interval, meet
 from .equations import (
     at_position,

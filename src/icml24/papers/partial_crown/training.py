@@ -48,7 +48,9 @@ class PINNConfig:
             whole(name, getattr(self, name), 1)
         whole("max_iter", self.max_iter)
         if len(self.weights) != 3:
-            raise ValueError(f"weights are those of residual, initial and boundary term; got {self.weights!r}")
+            raise ValueError(
+                f"weights are those of residual, initial and boundary term; got {self.weights!r}"
+            )
         for value in self.weights:
             number("weights", value, least=0.0)
 
@@ -160,10 +162,17 @@ def physics_loss(pde: PDE, config: PINNConfig, generator: torch.Generator) -> Ca
 
 
 def _unclipped(
-    pde: DiffusionSorption, net: TanhMLP, inside: Tensor, start: Tensor, sides: Tensor, weights: tuple[float, ...]
+    pde: DiffusionSorption,
+    net: TanhMLP,
+    inside: Tensor,
+    start: Tensor,
+    sides: Tensor,
+    weights: tuple[float, ...],
 ) -> Tensor:
     u, du, d2u = (a[:, 0] for a in network_derivatives(net, inside))
-    residual = pde.horizon * (du[:, 0] - pde.diffusivity(torch.relu(u)) * d2u[:, 1])  # per horizon, not per second
+    residual = pde.horizon * (
+        du[:, 0] - pde.diffusivity(torch.relu(u)) * d2u[:, 1]
+    )  # per horizon, not per second
     initial = net(at_time(start, 0.0))[:, 0]
     value, slope, _ = (a[:, 0] for a in network_derivatives(net, sides))
     edge = torch.where(sides[:, 1] == 0, value - 1, value - pde.diffusion * slope[:, 1])

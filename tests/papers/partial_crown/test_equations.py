@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
 import torch
 
-from icml24.papers.partial_crown import AllenCahn, Burgers, DiffusionSorption, Schrodinger, TanhMLP
-from icml24.papers.partial_crown import solution
+from icml24.papers.partial_crown import AllenCahn, Burgers, DiffusionSorption, Schrodinger, TanhMLP, solution
 from icml24.papers.partial_crown.data import SMALL, small_pinns
 from icml24.papers.partial_crown.enclosures import Box
 from icml24.papers.partial_crown.equations import cosine_profile, sine_profile, taylor_band
@@ -163,7 +163,7 @@ def test_excess_width_is_of_second_order():
         low, high = SMALL.residual_bounds(net, torch.stack((centre - r, centre + r), 1))
         f = SMALL.residual(net, (centre[:, None] + r * corners).reshape(-1, 2)).reshape(3, -1)
         excess.append((high - low - (f.amax(1) - f.amin(1))).log10())
-    for a, b in zip(excess[:-1], excess[1:], strict=True):
+    for a, b in itertools.pairwise(excess):
         assert bool(((a - b > 1.7) & (a - b < 2.3)).all())
 
 

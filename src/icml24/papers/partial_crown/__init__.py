@@ -10,13 +10,14 @@ from .activations import activation_range, relax_activation
 from .bounds import bound_network
 from .branching import BranchResult, greedy_branching, monte_carlo_extrema, uniform_branching
 from .enclosures import DerivativeEnclosures, LinearEnclosure
-from .equations import AllenCahn, Burgers
+from .equations import PDE, AllenCahn, Burgers
 from .networks import TanhMLP, network_derivatives
 from .products import mccormick
 from .systems import DiffusionSorption, Schrodinger
 from .training import PINNConfig, train_pinn
 
 __all__ = [
+    "PDE",
     "AllenCahn",
     "BranchResult",
     "Burgers",

@@ -95,8 +95,8 @@ class Config:
 
 QUICK = Config()
 FULL = Config(
-    long_evaluations=30_000,
-    official_evaluations=25_000,
+    long_evaluations=20_000,
+    official_evaluations=15_000,
     samples=1_000_000,
     sound_boxes=64,
     sound_points=1000,

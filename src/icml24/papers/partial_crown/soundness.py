@@ -138,7 +138,6 @@ def _inside(boxes: Tensor, x: Tensor) -> Tensor:
 
 
 def _closest(gap: Tensor, size: Tensor, width: Tensor) -> float:
-    proper = (size > 0).any(1)
-    if not bool(proper.any()):
-        return float("inf")
-    return float((gap / width[:, None].clamp(min=1e-300))[:, proper].min())
+    proper = (size > 0).any(1)[:, None] & (width > 0)  # bounds of width zero: an output that is constant
+    share = torch.where(proper, gap.amin((0, 2)) / width.clamp(min=1e-300), torch.inf)
+    return float(share.min())

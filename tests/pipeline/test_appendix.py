@@ -54,6 +54,24 @@ def test_a_book_without_equations_says_so(book):
     assert appendix.equation_table(book) == "No chapter has a labelled equation yet.\n"
 
 
+def test_errata_are_the_prose_of_the_marked_sections(book):
+    path = book.root / "book/one/alpha.md"
+    path.write_text(
+        path.read_text()
+        + "\n(errata-alpha)=\n## Errata and reproducibility notes\n\n- A sign, in {eq}`eq-alpha-squares`.\n\n"
+        "```{math}\n:label: eq-alpha-more\nx = 1\n```\n\n(sec-alpha-sub)=\n### Closer\n\nStill errata.\n"
+        "\n## Exercises\n\nNot errata.\n"
+    )
+    assert appendix.errata(book) == (
+        "## Alpha rays\n\n{ref}`In the chapter <errata-alpha>`\n\n"
+        "- A sign, in {eq}`eq-alpha-squares`.\n\nStill errata.\n"
+    )
+
+
+def test_a_book_without_errata_says_so(book):
+    assert appendix.errata(book) == "No chapter has errata yet.\n"
+
+
 @pytest.fixture
 def data(monkeypatch):
     files = (

@@ -37,7 +37,10 @@ def test_everything_is_laid_out(executed):
     assert held(executed.stage) == {
         "_config.yml", "_toc.yml", "downloads.json", "equations.json", "book/index.md",
         "book/one/alpha.ipynb", "book/two/beta.ipynb",
-        *(f"book/_generated/{name}.md" for name in ("scoreboard", "gallery", "equations", "datasets", "benchmarks")),
+        *(
+            f"book/_generated/{name}.md"
+            for name in ("scoreboard", "gallery", "equations", "errata", "datasets", "benchmarks")
+        ),
         *(f"extra/downloads/{s}/{s}{end}" for s in ("alpha", "beta") for end in (".ipynb", "-clean.ipynb", ".md")),
         "extra/figures/alpha.png",
     }  # fmt: skip

@@ -1,19 +1,21 @@
-"""Generated fragments and pages of the appendix: equations, data sets, benchmarks, API reference."""
+"""Generated fragments and pages of the appendix: equations, errata, data sets, benchmarks, API reference."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from icml24 import datasets, ledger
+from icml24.pipeline._page import Page
 from icml24.pipeline.book import Book, Chapter
 from icml24.pipeline.equations import EquationTest, labels_in, tests_by_label
 from icml24.pipeline.errors import BookError
 from icml24.pipeline.markup import escape_markdown, list_table
 
-__all__ = ["API", "api_pages", "benchmark_tables", "data_sets", "equation_table"]
+__all__ = ["API", "api_pages", "benchmark_tables", "data_sets", "equation_table", "errata"]
 
 #: Page of the table of contents below which the generated API pages are hung.
 API = "book/appendix/api"
@@ -39,6 +41,21 @@ def equation_table(book: Book) -> str:
     if not labels:
         return "No chapter has a labelled equation yet.\n"
     return "\n".join([f"{checked} of {labels} labelled equations have at least one test.", "", *parts])
+
+
+def errata(book: Book) -> str:
+    """The errata section of every chapter, in its own words, behind a link to where it stands.
+
+    Code, figures and displayed equations stay on the chapter's page, and so do labels: they may
+    stand once only.
+    """
+    parts = []
+    for chapter in book.chapters:
+        text = _section(Page.read(book, chapter), f"errata-{chapter.slug}")
+        if text:
+            where = f"{{ref}}`In the chapter <errata-{chapter.slug}>`"
+            parts += [f"## {escape_markdown(chapter.title)}", "", where, "", text, ""]
+    return "\n".join(parts) if parts else "No chapter has errata yet.\n"
 
 
 def data_sets(book: Book) -> str:
@@ -112,6 +129,26 @@ def api_pages(book: Book) -> dict[str, str]:
     if shared:
         pages[f"{API}/common"] = _api_page("Shared modules", "What two papers or more need.", shared)
     return pages
+
+
+def _section(page: Page, label: str) -> str:
+    """Prose of the section with a label, up to the next heading of its level."""
+    start = next((heading for heading in page.headings if heading.label == label), None)
+    if start is None:
+        return ""
+    end = next(
+        (h.line for h in page.headings if h.line > start.line and h.level <= start.level),
+        len(page.text.splitlines()) + 1,
+    )
+    lines: list[str] = []
+    previous = start.line
+    for line, text in page.prose:
+        if start.line < line < end:
+            if line > previous + 1:
+                lines.append("")  # a block of the chapter stood between the two
+            lines.append(text)
+            previous = line
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
 def _says(book: Book, tests: Iterable[EquationTest]) -> str:

@@ -88,6 +88,7 @@ def plan(book: Book, profile: str = "quick", allow_stale: bool = False) -> dict[
         "scoreboard": scoreboard.scoreboard(root, entries),
         "gallery": scoreboard.gallery(root, entries),
         "equations": appendix.equation_table(book),
+        "errata": appendix.errata(book),
         "datasets": appendix.data_sets(book),
         "benchmarks": appendix.benchmark_tables(book),
     }

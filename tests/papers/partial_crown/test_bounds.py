@@ -9,7 +9,7 @@ import torch
 from icml24.papers.partial_crown import Burgers, TanhMLP, bound_network, network_derivatives
 from icml24.papers.partial_crown import experiments as ex
 from icml24.papers.partial_crown.data import random_network, released_bounds, released_unsound, small_pinns
-from icml24.papers.partial_crown.soundness import search, search_residual
+from icml24.papers.partial_crown.soundness import search, search_equation
 
 BOX = [[[0.1, -0.2], [0.3, 0.4]]]
 
@@ -84,8 +84,22 @@ def test_search_finds_a_wrong_bound(monkeypatch):
 
 
 def test_residual_of_the_released_network(burgers_net):
-    found = search_residual(Burgers(), burgers_net, 24, 400, 5)
+    found = search_equation(Burgers(), burgers_net, 24, 400, 5)
     assert found.violations == 0
+
+
+def test_no_point_outside_any_bound_of_the_equations():
+    """Residuals, initial and boundary bounds of the four equations on narrow networks in both precisions."""
+    pairs = ex.sound_equations(ex.configure("quick", seed=4))
+    assert {(type(pde).__name__, net.weights[0].dtype) for pde, net in pairs} == {
+        (name, dtype)
+        for name in ("Burgers", "AllenCahn", "Schrodinger", "DiffusionSorption")
+        for dtype in (torch.float32, torch.float64)
+    }
+    for pde, net in pairs:
+        found = search_equation(pde, net, 16, 120, 4)
+        assert found.points >= 16 * 120
+        assert found.violations == 0, type(pde).__name__
 
 
 @pytest.mark.parametrize("scale", [10.0, 1e-3])
@@ -127,6 +141,11 @@ def test_shapes_and_input_kinds():
     assert bound_network(net, np.zeros((0, 2, 2))).u.lower.shape == (0, 3)
     strided = torch.tensor(BOX, dtype=torch.float64).permute(1, 2, 0).contiguous().permute(2, 0, 1)
     assert torch.equal(bound_network(net, strided).u.lower, bound_network(net, BOX).u.lower)
+    swapped = np.array(BOX)[:, ::-1]  # negative strides, corners in the wrong order
+    with pytest.raises(ValueError, match="box lower corner exceeds upper corner"):
+        bound_network(net, swapped)
+    again = bound_network(net, np.ascontiguousarray(swapped)[:, ::-1])
+    assert torch.equal(again.u.lower, bound_network(net, BOX).u.lower)
     only = bound_network(net, BOX, first=(), second=(0,))
     assert set(only.du) == set()
     assert set(only.d2u) == {0}
@@ -157,6 +176,12 @@ def broken(position):
     return net
 
 
+def cornerless():
+    net = random_network((2, 3, 1), 0)
+    net.upper[1] = float("inf")
+    return net
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -166,6 +191,7 @@ def broken(position):
         (lambda n: bound_network(n, [[[float("nan"), 0.0], [0.1, 1.0]]]), "finite"),
         (lambda n: bound_network(n, [[[0.0, 0.0], [float("inf"), 1.0]]]), "finite"),
         (lambda n: bound_network(broken(1), BOX), r"weights\[1\]"),
+        (lambda n: bound_network(cornerless(), BOX), "upper corner of the network"),
         (lambda n: bound_network(n, BOX, method="zonotope"), "crown"),
         (lambda n: bound_network(n, BOX, product="matrix"), "neuron"),
         (lambda n: bound_network(n, BOX, second=(2,)), "second"),

@@ -103,6 +103,22 @@ def test_conditions_stay_inside(pde, boxes_in, points_in):
                 assert bool(((f >= low[:, None]) & (f <= high[:, None])).all())
 
 
+@pytest.mark.equation("eq-partial_crown-taylor")
+@pytest.mark.parametrize("pde", [Burgers(), AllenCahn(), Schrodinger()], ids=lambda p: type(p).__name__)
+def test_initial_bounds_of_single_precision_networks(pde, boxes_in):
+    """A box of the network whose scale float32 cannot hold: on points only rounding is left, and must be covered."""
+    g = torch.Generator().manual_seed(7)
+    net = TanhMLP([2, 2, pde.outputs], [-0.1, -5.3], [0.7, 6.1], generator=g, dtype=torch.float32)
+    for radius in (0.0, 1e-9, 1e-3):
+        start = face(boxes_in(pde.domain, 50, radius, 8), 0, 0.0)
+        low, high = pde.initial_bounds(net, start)
+        for k in (0, 1):
+            f = pde.initial_error(net, start[:, k, 1]).detach()
+            assert bool(((low <= f) & (f <= high)).all())
+        if radius == 0.0:
+            assert float((high - low).max()) < 1e-8
+
+
 def test_condition_values(draw):
     x = draw(20, seed=2, low=-1.0)
     start = torch.stack((torch.zeros_like(x), x), 1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from icml24.papers.partial_crown import TanhMLP, network_derivatives
+from icml24.papers.partial_crown import Burgers, TanhMLP, network_derivatives
 from icml24.papers.partial_crown.data import random_network
 
 
@@ -53,6 +53,8 @@ def test_parity_pointwise(stored, burgers_net):
     u, du, d2u = network_derivatives(burgers_net, p["x"])
     for ours, name in ((u[:, 0], "u"), (du[:, 0], "du"), (d2u[:, 0], "d2u")):
         torch.testing.assert_close(ours, p[name], rtol=1e-9, atol=1e-9)
+    residual = Burgers().residual(burgers_net, p["x"])
+    torch.testing.assert_close(residual, p["burgers_residual"], rtol=1e-9, atol=1e-9)
 
 
 def test_derivatives_train(draw):

@@ -17,12 +17,17 @@ __all__ = ["as_boxes", "as_double", "choice", "coordinates", "interval"]
 def as_double(name: str, value: Any) -> Tensor:
     """`value` (tensor, array, list or number) as a detached, finite float64 tensor."""
     try:
-        out = value.detach() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, np.float64))
+        out = value.detach() if isinstance(value, Tensor) else torch.from_numpy(_array(value))
     except (TypeError, ValueError):
         raise WrongType(f"{name} must hold real numbers; got {type(value).__name__}") from None
     if out.dtype == torch.bool or out.is_complex():
         raise WrongType(f"{name} must hold real numbers; got dtype {out.dtype}")
     return finite(name, out.to(torch.float64))
+
+
+def _array(value: Any) -> np.ndarray:
+    # a copy in C order: tensors take neither negative strides nor read-only memory
+    return np.array(value, np.float64, order="C")
 
 
 def interval(lower: Any, upper: Any, names: tuple[str, str] = ("lower", "upper")) -> tuple[Tensor, Tensor]:

@@ -60,7 +60,7 @@ def bound_network(
 
     Notes
     -----
-    Source: section 3 of the chapter (eq-partial_crown-crown, eq-partial_crown-chain, eq-partial_crown-curvature).
+    Source: the theorem of the chapter (eq-partial_crown-crown, eq-partial_crown-chain, eq-partial_crown-curvature).
     Sound for the network in exact arithmetic, with margins for the rounding of a float64 evaluation.
     """
     certified = Certified.of(net, boxes, first=first, second=second, method=method, product=product)
@@ -106,6 +106,8 @@ class Certified:
         for k, (w, b) in enumerate(zip(net.weights, net.biases, strict=True)):
             as_double(f"weights[{k}] of the network", w)
             as_double(f"biases[{k}] of the network", b)
+        for name in ("lower", "upper"):
+            as_double(f"{name} corner of the network", getattr(net, name))
         found = (
             interval_sweep(net, checked, one, two)
             if method == "ibp"

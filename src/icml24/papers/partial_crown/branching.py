@@ -205,6 +205,7 @@ def monte_carlo_extrema(
         x = root[0] + (root[1] - root[0]) * torch.rand(
             count, root.shape[1], generator=draws, dtype=torch.float64
         )
+        x = torch.minimum(x, root[1])  # rounding must not carry a point out of the domain
         with torch.no_grad():
             values = fn(x)
         if bool(torch.isnan(values).any()):

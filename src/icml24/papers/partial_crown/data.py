@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from icml24 import datasets
 from icml24.common.random import generator
@@ -175,11 +176,16 @@ def official_pinn() -> TanhMLP:
 
 
 def random_network(
-    widths: Sequence[int], seed: int, *, scale: float = 1.0, dtype: torch.dtype = torch.float64
+    widths: Sequence[int],
+    seed: int,
+    *,
+    scale: float = 1.0,
+    dtype: torch.dtype = torch.float64,
+    domain: Tensor | None = None,
 ) -> TanhMLP:
-    """Network on [0, 1] x [-1, 1] with normal weights and biases, wilder than a trained one."""
+    """Network with normal weights and biases, wilder than a trained one; on [0, 1] x [-1, 1] by default."""
     draws = generator(seed, "partial_crown", "random", "-".join(map(str, widths)))
-    net = TanhMLP(widths, *SMALL.domain, generator=draws, dtype=dtype)
+    net = TanhMLP(widths, *(SMALL.domain if domain is None else domain), generator=draws, dtype=dtype)
     with torch.no_grad():
         for p in net.parameters():
             p.copy_(scale * torch.randn(p.shape, generator=draws, dtype=torch.float64))

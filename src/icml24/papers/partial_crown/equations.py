@@ -257,8 +257,10 @@ def taylor_band(
     -----
     Source: eq-partial_crown-taylor.
     """
-    scale = (2 / (net.upper - net.lower)).detach().to(torch.float64)[1]
-    m = (box.centre[:, 1] + 1) / scale + net.lower.detach().to(torch.float64)[1]
+    # upcast before dividing: a single-precision network must not round the scale
+    lower, upper = (end.detach().to(torch.float64)[1] for end in (net.lower, net.upper))
+    scale = 2 / (upper - lower)
+    m = (box.centre[:, 1] + 1) / scale + lower
     r = box.radius[:, 1] / scale
     g, g1, g2 = derivatives(m)
     low = (g2 - third * r).clamp(max=0) * 0.5 * r * r
@@ -267,7 +269,8 @@ def taylor_band(
     rad = torch.zeros_like(mid)
     mid[:, 0, 1] = g1 / scale
     mid[:, 0, -1] = g + 0.5 * (low + high)
-    rad[:, 0, -1] = 0.5 * (high - low) + MARGIN * (1 + g.abs() + g1.abs())
+    # the middle is known up to the rounding of m and lower
+    rad[:, 0, -1] = 0.5 * (high - low) + MARGIN * (1 + g.abs() + g1.abs() * (1 + m.abs() + lower.abs()))
     return Band(mid, rad)
 
 

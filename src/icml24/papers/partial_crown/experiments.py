@@ -40,6 +40,7 @@ __all__ = [
     "released_comparison",
     "residual_row",
     "sampling_ladder",
+    "sound_equations",
     "sound_networks",
     "uniform_curve",
     "widths_by_radius",
@@ -352,4 +353,14 @@ def sound_networks(config: Config) -> dict[str, TanhMLP]:
         for scale in (1.0, 3.0):
             dtype = torch.float32 if (k + int(scale)) % 2 else torch.float64
             out[f"{name} x{scale:g}"] = random_network(widths, config.seed + k, scale=scale, dtype=dtype)
+    return out
+
+
+def sound_equations(config: Config) -> list[tuple[PDE, TanhMLP]]:
+    """All four equations, each with random networks of width one (single) and two (double precision)."""
+    out: list[tuple[PDE, TanhMLP]] = []
+    for pde in (Burgers(), AllenCahn(), Schrodinger(), DiffusionSorption()):
+        for hidden, dtype in (((1, 1), torch.float32), ((2, 1), torch.float64)):
+            widths = (2, *hidden, pde.outputs)
+            out.append((pde, random_network(widths, config.seed, dtype=dtype, domain=pde.domain)))
     return out

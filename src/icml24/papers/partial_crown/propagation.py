@@ -291,7 +291,7 @@ def _curvature(
 
 
 def _curvature_entry(w: Tensor, s2: Interval, s2_band: Band, old: _Kept, box: Box) -> Band:
-    """Band of sum_n M_jn d_n, M_jn = W_jn sigma''_j e_j, with one product an entry (section 3.7)."""
+    """Band of sum_n M_jn d_n, M_jn = W_jn sigma''_j e_j, with one product an entry: the paper's recursion."""
     e_band = old.band.through(w)
     e = meet(e_band.interval(box), _linear(w, old.range, None, old.size @ w.abs().T))
     mid, half = 0.5 * (s2[0] + s2[1]), 0.5 * (s2[1] - s2[0])

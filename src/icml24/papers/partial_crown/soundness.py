@@ -13,8 +13,9 @@ from icml24.common.random import generator
 from .bounds import bound_network
 from .equations import PDE
 from .networks import TanhMLP, network_derivatives
+from .systems import Schrodinger
 
-__all__ = ["Search", "search", "search_residual"]
+__all__ = ["Search", "search", "search_equation"]
 
 #: Points a box from which the ascent starts, and its steps.
 STARTS = 2
@@ -80,12 +81,41 @@ def search(
     return total
 
 
-def search_residual(pde: PDE, net: TanhMLP, boxes: int, points: int, seed: int) -> Search:
-    """Test the residual bounds of an equation on random boxes of its domain."""
+def search_equation(pde: PDE, net: TanhMLP, boxes: int, points: int, seed: int) -> Search:
+    """Test every bound of an equation on random boxes of its domain.
+
+    The residual with both products and by interval arithmetic, `points` split among the three; then the
+    initial condition and the boundary condition on both sides, with half of `points` each.
+    """
     draws = generator(seed, "soundness", type(pde).__name__)
-    batch = _random_boxes(*pde.domain, boxes, draws, single=False)
-    low, high = (end[:, None] for end in pde.residual_bounds(net, batch))
-    return _hunt(lambda x: pde.residual(net, x)[:, None], batch, low, high, points, draws)
+    low, high = pde.domain
+    batch = _random_boxes(low, high, boxes, draws, single=False)
+    total = Search(0, 0, 0, float("inf"))
+    for options in ({}, {"product": "entry"}, {"method": "ibp"}):
+        ends = pde.residual_bounds(net, batch, **options)
+        total += _hunt_one(lambda x: pde.residual(net, x), batch, ends, points // 3, draws)
+    start = _face(batch, 0, low[0])
+    total += _hunt_one(
+        lambda x: pde.initial_error(net, x[:, 1]), start, pde.initial_bounds(net, start), points // 2, draws
+    )
+    for side in (low[1], high[1]):
+        face = _face(batch, 1, side)
+        for options in ({"order": 0}, {"order": 1}) if isinstance(pde, Schrodinger) else ({},):
+            ends = pde.boundary_bounds(net, face, **options)
+            total += _hunt_one(
+                lambda x, o=options: pde.boundary_error(net, x, **o), face, ends, points // 2, draws
+            )
+    return total
+
+
+def _hunt_one(function, boxes: Tensor, ends: tuple[Tensor, Tensor], points: int, draws) -> Search:
+    return _hunt(lambda x: function(x)[:, None], boxes, ends[0][:, None], ends[1][:, None], points, draws)
+
+
+def _face(boxes: Tensor, axis: int, place: Tensor) -> Tensor:
+    out = boxes.clone()
+    out[..., axis] = place
+    return out
 
 
 def _quantities(net: TanhMLP, x: Tensor) -> Tensor:

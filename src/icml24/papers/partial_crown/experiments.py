@@ -94,7 +94,7 @@ class Config:
     checkpoint_evaluations: int = 0
 
 
-QUICK = Config()
+QUICK = Config(long_evaluations=3000, uniform=(8, 12, 16, 23, 32, 45))
 FULL = Config(
     long_evaluations=20_000,
     official_evaluations=15_000,

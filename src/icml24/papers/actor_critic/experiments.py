@@ -18,7 +18,7 @@ from torch import Tensor
 from icml24.common.profiles import choose
 from icml24.common.random import generator, numpy_generator, stream_seed
 
-from .agents import AgentSpec, full_grid
+from .agents import FAMILIES, AgentSpec, full_grid
 from .data import Environments, normalised_score, random_transitions
 from .grid import run_grid
 from .replay import ReplayBuffer
@@ -31,6 +31,8 @@ __all__ = [
     "Primed",
     "Priming",
     "configure",
+    "difference_of_cells",
+    "effects",
     "grid_scores",
     "high_ratio",
     "layer_norm_advantage",
@@ -69,6 +71,8 @@ class Config:
         Random transitions in that buffer.
     primed_updates, primed_steps, primed_ratio, primed_seeds : int
         The primed pendulum: updates before the first own step, steps after, replay ratio, repetitions.
+    cube_updates, cube_steps, cube_ratio, cube_seeds : int
+        The same for all 64 agents.
     grid_seeds, grid_steps, grid_ratio : int
         The unprimed grid on two tasks.
     long_seeds, long_steps, long_ratio : int
@@ -85,6 +89,10 @@ class Config:
     primed_steps: int = 2000
     primed_ratio: int = 2
     primed_seeds: int = 3
+    cube_updates: int = 400
+    cube_steps: int = 400
+    cube_ratio: int = 1
+    cube_seeds: int = 1
     grid_seeds: int = 2
     grid_steps: int = 1500
     grid_ratio: int = 2
@@ -94,7 +102,15 @@ class Config:
 
 
 QUICK = Config()
-FULL = Config(priming_updates=5000, priming_seeds=2, priming_agents=6)
+FULL = Config(
+    priming_updates=5000,
+    priming_seeds=2,
+    priming_agents=6,
+    cube_updates=2500,
+    cube_steps=2000,
+    cube_ratio=2,
+    cube_seeds=3,
+)
 GRID_TASKS = ("Pendulum-v1", "cartpole-swingup")
 
 
@@ -125,10 +141,11 @@ class Priming:
     ceiling: float
     bound: np.ndarray
 
-    def ratio(self, metric: str) -> np.ndarray:
-        """Plain SAC's last value over layer norm's, one a seed."""
+    def ratio(self, metric: str, updates: int | None = None) -> np.ndarray:
+        """Plain SAC's value over layer norm's after some updates (all by default), one a seed."""
         plain, normed = (self.specs.index(AgentSpec("none", name)) for name in ("none", "layer_norm"))
-        last = self.curves[metric][:, :, -1]
+        look = -1 if updates is None else self.updates.tolist().index(updates)
+        last = self.curves[metric][:, :, look]
         return last[:, plain] / last[:, normed]
 
 
@@ -138,7 +155,7 @@ def priming(config: Config) -> Priming:
         PRIMING_AGENTS[: config.priming_agents],
         range(config.seed, config.seed + config.priming_seeds),
     )
-    settings = SACConfig(hidden=64, batch_size=64, redo_every=250)
+    settings = SACConfig(hidden=64, batch_size=64, norm_affine=False)
     parts = [_split(config.transitions, seed) for seed in seeds]
     train, held_out = (_stack([pair[k] for pair in parts for _ in specs]) for k in range(2))
     streams = [generator(seed, "actor_critic", "priming", spec.name) for seed in seeds for spec in specs]
@@ -186,9 +203,10 @@ class Primed:
         good = self.returns[:, self.specs.index(spec)] > RECOVERED
         return np.where(good.any(1), good.argmax(1), good.shape[1]) + 1
 
-    def scores(self) -> np.ndarray:
-        """Normalised mean return of all episodes, shape (seeds, specs)."""
-        return normalised_score("Pendulum-v1", torch.from_numpy(self.returns.mean(-1))).numpy()
+    def scores(self) -> pd.DataFrame:
+        """Normalised mean return of all episodes: a row per seed, a column per agent."""
+        values = normalised_score("Pendulum-v1", torch.from_numpy(self.returns.mean(-1))).numpy()
+        return pd.DataFrame(values, index=list(self.seeds), columns=list(self.specs))
 
 
 def primed_pair(config: Config, specs: Sequence[AgentSpec] = PAIR) -> Primed:
@@ -198,8 +216,14 @@ def primed_pair(config: Config, specs: Sequence[AgentSpec] = PAIR) -> Primed:
 
 
 def primed_grid(config: Config) -> Primed:
-    """`primed_pair` for all 64 agents."""
-    return primed_pair(config, full_grid())
+    """`primed_pair` for all 64 agents, at sizes of their own."""
+    sizes = {
+        "primed_updates": config.cube_updates,
+        "primed_steps": config.cube_steps,
+        "primed_ratio": config.cube_ratio,
+        "primed_seeds": config.cube_seeds,
+    }
+    return primed_pair(replace(config, **sizes), full_grid())
 
 
 def unprimed_grid(config: Config, client: object = None, cache_dir: str | None = None) -> pd.DataFrame:
@@ -243,6 +267,30 @@ def grid_scores(frame: pd.DataFrame, column: str = "score") -> dict[str, pd.Data
     return out
 
 
+def effects(scores: pd.DataFrame, *, draws: int = 2000) -> dict[str, dict[str, tuple[float, float, float]]]:
+    """First-order effects of every technique but ``"none"``, with 95 % intervals.
+
+    Parameters
+    ----------
+    scores : DataFrame
+        A row per seed, a column per agent.
+
+    Returns
+    -------
+    dict of str to dict of str to (point, low, high)
+        By family and technique; runs are resampled within the two groups whose means are compared.
+    """
+    out: dict[str, dict[str, tuple[float, float, float]]] = {}
+    for family, names in FAMILIES.items():
+        plain = _runs(scores, family, "none")
+        out[family] = {
+            name: _interval([(1, _runs(scores, family, name)), (-1, plain)], draws, name)
+            for name in names
+            if name != "none"
+        }
+    return out
+
+
 def layer_norm_advantage(
     scores: pd.DataFrame, rival: str, *, draws: int = 2000
 ) -> tuple[float, float, float]:
@@ -262,19 +310,20 @@ def layer_norm_advantage(
         Point, lower and upper end.
     """
     groups = [
-        _runs(scores, "network", "layer_norm"),
-        _runs(scores, "network", "none"),
-        _runs(scores, "critic", rival),
-        _runs(scores, "critic", "none"),
+        (1, _runs(scores, "network", "layer_norm")),
+        (-1, _runs(scores, "network", "none")),
+        (-1, _runs(scores, "critic", rival)),
+        (1, _runs(scores, "critic", "none")),
     ]
-    signs = (1, -1, -1, 1)
-    g = numpy_generator(0, "actor_critic", "advantage", rival)
-    total = sum(
-        sign * g.choice(runs, (draws, len(runs))).mean(1) for sign, runs in zip(signs, groups, strict=True)
-    )
-    point = sum(sign * runs.mean() for sign, runs in zip(signs, groups, strict=True))
-    low, high = np.quantile(total, [0.025, 0.975])
-    return float(point), float(low), float(high)
+    return _interval(groups, draws, rival)
+
+
+def _interval(groups: Sequence[tuple[int, np.ndarray]], draws: int, name: str) -> tuple[float, float, float]:
+    """Signed sum of group means, with a bootstrap interval that resamples within each group."""
+    g = numpy_generator(0, "actor_critic", "effects", name)
+    drawn = sum(sign * g.choice(runs, (draws, len(runs))).mean(1) for sign, runs in groups)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(sum(sign * runs.mean() for sign, runs in groups)), float(low), float(high)
 
 
 def _runs(scores: pd.DataFrame, family: str, technique: str) -> np.ndarray:
@@ -289,6 +338,7 @@ def _online(steps: int) -> SACConfig:
         batch_size=32,
         lr=1e-3,
         redo_every=250,
+        norm_affine=False,
         learning_starts=400,
         evaluate_every=steps,
         evaluation_episodes=1,
@@ -325,9 +375,8 @@ def _bound_share(agent: BatchedSAC, data: Batch) -> Tensor:
         weights, biases, norms = group.critic.parts(group.critic.flat.detach())
         if norms is None:
             continue
-        gain, shift = norms[-1]
-        size = gain.abs().amax(-1) * gain.shape[-1] ** 0.5 + shift.norm(dim=-1)
-        bound = weights[-1].flatten(1).norm(dim=-1) * size + biases[-1][:, 0].abs()
+        width = weights[-1].shape[1]
+        bound = weights[-1].flatten(1).norm(dim=-1) * width**0.5 + biases[-1][:, 0].abs()
         for k, i in enumerate(rows.tolist()):
             if 2 * k in group.critic.normed:
                 out[i] = float(q1[i].abs().max() / bound[2 * k])
@@ -336,7 +385,7 @@ def _bound_share(agent: BatchedSAC, data: Batch) -> Tensor:
 
 def _primed(specs: tuple[AgentSpec, ...], seeds: tuple[int, ...], config: Config) -> Primed:
     """All agents and seeds in one stack: random episodes, priming, resets, online episodes."""
-    settings = SACConfig(hidden=32, batch_size=32, lr=1e-3, redo_every=250)
+    settings = SACConfig(hidden=32, batch_size=32, lr=1e-3, redo_every=250, norm_affine=False)
     task, n = "Pendulum-v1", len(specs) * len(seeds)
     worlds = [stream_seed(seed, "actor_critic", "primed") % 2**31 for seed in seeds for _ in specs]
     world = Environments(task, worlds)

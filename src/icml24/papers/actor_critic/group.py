@@ -56,7 +56,7 @@ class Group:
         n = len(self.specs)
         doubled, self.dropped = self.kind(specs[0])
         inner = [config.hidden] * config.depth
-        shared = {"doubled": doubled, "dtype": config.dtype}
+        shared = {"doubled": doubled, "affine": config.norm_affine, "dtype": config.dtype}
         normed = [spec.network in ("layer_norm", "dropout") for spec in specs]
         spectral = [spec.network == "spectral_norm" for spec in specs]
         general = {"normed": normed, "spectral": spectral}
@@ -267,7 +267,9 @@ class Group:
 
     def _factors(self) -> dict[str, Tensor]:
         """Decay factors of the stacks that some run decays."""
-        decayed = torch.tensor([spec.network == "weight_decay" for spec in self.specs])
+        decayed = torch.tensor(
+            [float(spec.network == "weight_decay") for spec in self.specs], dtype=torch.float64
+        )
         if not bool(decayed.any()):
             return {}
         shrink = decayed * (self.config.lr * self.config.weight_decay)

@@ -167,16 +167,18 @@ def _forward(
     raise AssertionError("unreachable: a stack has at least one layer")
 
 
-def _layer_norm(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
-    return torch.addcmul(shift.unsqueeze(-2), gain.unsqueeze(-2), F.layer_norm(x, x.shape[-1:], eps=eps))
+def _layer_norm(x: Tensor, gain: Tensor | None, shift: Tensor | None, eps: float) -> Tensor:
+    x = F.layer_norm(x, x.shape[-1:], eps=eps)
+    return x if gain is None else torch.addcmul(shift.unsqueeze(-2), gain.unsqueeze(-2), x)
 
 
-def _norm_some(x: Tensor, gain: Tensor, shift: Tensor, eps: float, normed: range) -> Tensor:
+def _norm_some(x: Tensor, gain: Tensor | None, shift: Tensor | None, eps: float, normed: range) -> Tensor:
     if len(normed) == len(x):
         return _layer_norm(x, gain, shift, eps)
     before, part, after = split_off(x, normed)
-    rows = slice(normed.start, normed.stop)
-    return torch.cat([before, _layer_norm(part, gain[rows], shift[rows], eps), after])
+    if gain is not None:
+        gain, shift = (value[normed.start : normed.stop] for value in (gain, shift))
+    return torch.cat([before, _layer_norm(part, gain, shift, eps), after])
 
 
 def split_off(x: Tensor, rows: range) -> tuple[Tensor, ...]:

@@ -50,6 +50,8 @@ class SACConfig:
         Updates between recyclings, and the score up to which a unit is recycled.
     dropout : float in [0, 1)
         Rate of the extension ``"dropout"``.
+    norm_affine : bool
+        Learn a gain and a bias after each layer norm.
     regularise_actor : bool
         Apply the network family to the actor as well.
     resets : int
@@ -81,6 +83,7 @@ class SACConfig:
     redo_every: int = 1000
     redo_tau: float = 0.1
     dropout: float = 0.01
+    norm_affine: bool = True
     regularise_actor: bool = False
     resets: int = 2
     learning_starts: int = 500

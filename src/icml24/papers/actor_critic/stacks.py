@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,6 +36,8 @@ class Stack:
         are divided by their spectral norm.
     doubled : bool
         CReLU in all of them, which doubles the inputs of every layer but the first.
+    affine : bool
+        Learn a gain and a bias after each layer norm.
     """
 
     def __init__(
@@ -45,29 +48,31 @@ class Stack:
         normed: range = range(0),
         spectral: range = range(0),
         doubled: bool = False,
+        affine: bool = True,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.normed, self.spectral, self.doubled = normed, spectral, doubled
+        self.affine = affine and bool(normed)
         self.generators, self.dtype = list(generators), dtype
         fan_in = [sizes[0], *((2 if doubled else 1) * width for width in sizes[1:-1])]
         self.layers = list(zip(fan_in, sizes[1:], strict=True))
         self.lengths: list[int] = []
         for k, (inputs, outputs) in enumerate(self.layers):
-            gains = 2 if normed and k < len(self.layers) - 1 else 0
+            gains = 2 if self.affine and k < len(self.layers) - 1 else 0
             self.lengths += [inputs * outputs, outputs] + [outputs] * gains
         every = torch.arange(len(self.generators))
         self.flat = self.fresh(every).requires_grad_()
         self.u = [self._directions(spectral, outputs) for _, outputs in self._hidden()] if spectral else []
 
-    def parts(self, flat: Tensor) -> tuple[list[Tensor], list[Tensor], list[tuple[Tensor, Tensor]] | None]:
-        """Views of `flat`: weights (m, in, out), biases (m, out), and layer-norm pairs or None."""
+    def parts(self, flat: Tensor) -> tuple[list[Tensor], list[Tensor], list[tuple[Any, Any]] | None]:
+        """Views of `flat`: weights (m, in, out), biases (m, out), layer-norm pairs or None."""
         pieces = iter(flat.split(self.lengths, 1))
         weights, biases, norms = [], [], []
         for k, (inputs, outputs) in enumerate(self.layers):
             weights.append(next(pieces).view(-1, inputs, outputs))
             biases.append(next(pieces))
             if self.normed and k < len(self.layers) - 1:
-                norms.append((next(pieces), next(pieces)))
+                norms.append((next(pieces), next(pieces)) if self.affine else (None, None))
         return weights, biases, norms if self.normed else None
 
     def __call__(
@@ -104,7 +109,7 @@ class Stack:
             outputs = self.layers[k][1]
             zero = torch.zeros(len(rows), outputs, dtype=self.dtype)
             pieces += [zero]
-            if self.normed and k < len(self.layers) - 1:
+            if self.affine and k < len(self.layers) - 1:
                 pieces += [used.expand_as(zero), zero]
         return torch.cat(pieces, 1)
 
@@ -144,21 +149,24 @@ class Stack:
         touched = torch.zeros(len(rows), self.flat.shape[1], dtype=torch.bool)
         fresh = self.flat.detach()[rows].clone()
         new, marks = self.parts(fresh), self.parts(touched)
+        sleepers = []
         for k, active in enumerate(activations):
             size = active.detach().abs().mean(1)
             asleep = size / (size.mean(1, keepdim=True) + GUARD) <= tau  # (rows, width)
+            sleepers.append(asleep)
             count += asleep.sum(1)
             new[0][k].copy_(torch.where(asleep[:, None], self.fresh_weight(rows, k), new[0][k]))
             new[1][k].masked_fill_(asleep, 0.0)
-            new[0][k + 1].masked_fill_(asleep[:, :, None], 0.0)
             marks[0][k].logical_or_(asleep[:, None])
             marks[1][k].logical_or_(asleep)
-            marks[0][k + 1].logical_or_(asleep[:, :, None])
-            if new[2] is not None and marks[2] is not None:
+            if self.affine:
                 used = torch.tensor([int(row) in self.normed for row in rows]).unsqueeze(1) & asleep
                 for j, value in enumerate((1.0, 0.0)):
                     new[2][k][j].masked_fill_(used, value)
                     marks[2][k][j].logical_or_(used)
+        for k, asleep in enumerate(sleepers):  # last: new rows above must not undo it
+            new[0][k + 1].masked_fill_(asleep[:, :, None], 0.0)
+            marks[0][k + 1].logical_or_(asleep[:, :, None])
         with torch.no_grad():
             self.flat[rows] = fresh
             for other in others:
@@ -171,7 +179,7 @@ class Stack:
         """Factors (m, D): ``1 - shrink`` (m,) on weights, 1 on biases and gains."""
         factor = torch.ones_like(self.flat, requires_grad=False)
         for weight in self.parts(factor)[0]:
-            weight.mul_(1 - shrink.to(self.dtype)[:, None, None])
+            weight.mul_((1 - shrink).to(self.dtype)[:, None, None])
         return factor
 
     def _hidden(self) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -266,7 +267,7 @@ def _mid_ranks(x: Tensor) -> Tensor:
 
 def _scores(name: str, values: Tensor | ArrayLike) -> Tensor:
     try:
-        out = values if isinstance(values, Tensor) else torch.as_tensor(values)
+        out = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
     except (TypeError, ValueError, RuntimeError):
         raise WrongType(
             f"{name} must be a tensor or an array of numbers; got {type(values).__name__}"

@@ -89,15 +89,15 @@ class Config:
     primed_steps: int = 2000
     primed_ratio: int = 2
     primed_seeds: int = 3
-    cube_updates: int = 400
+    cube_updates: int = 200
     cube_steps: int = 400
     cube_ratio: int = 1
     cube_seeds: int = 1
     grid_seeds: int = 2
-    grid_steps: int = 1500
+    grid_steps: int = 1200
     grid_ratio: int = 2
     long_seeds: int = 2
-    long_steps: int = 1500
+    long_steps: int = 1200
     long_ratio: int = 8
 
 
@@ -109,7 +109,7 @@ FULL = Config(
     cube_updates=2500,
     cube_steps=2000,
     cube_ratio=2,
-    cube_seeds=3,
+    cube_seeds=2,
 )
 GRID_TASKS = ("Pendulum-v1", "cartpole-swingup")
 
@@ -318,6 +318,30 @@ def layer_norm_advantage(
     return _interval(groups, draws, rival)
 
 
+def difference_of_cells(
+    scores: pd.DataFrame, first: dict[str, str], second: dict[str, str], *, draws: int = 2000
+) -> tuple[float, float, float]:
+    """Mean score of the agents with some techniques minus that with others, with a 95 % interval.
+
+    Parameters
+    ----------
+    scores : DataFrame
+        A row per seed, a column per agent.
+    first, second : dict of str to str
+        Technique by family; families left out are averaged over.
+
+    Returns
+    -------
+    (float, float, float)
+        Point, lower and upper end.
+    """
+    parts = []
+    for sign, chosen in ((1, first), (-1, second)):
+        specs = [s for s in scores.columns if all(getattr(s, f) == v for f, v in chosen.items())]
+        parts.append((sign, scores[specs].to_numpy().ravel()))
+    return _interval(parts, draws, "cells")
+
+
 def _interval(groups: Sequence[tuple[int, np.ndarray]], draws: int, name: str) -> tuple[float, float, float]:
     """Signed sum of group means, with a bootstrap interval that resamples within each group."""
     g = numpy_generator(0, "actor_critic", "effects", name)
@@ -339,7 +363,7 @@ def _online(steps: int) -> SACConfig:
         lr=1e-3,
         redo_every=250,
         norm_affine=False,
-        learning_starts=400,
+        learning_starts=200,
         evaluate_every=steps,
         evaluation_episodes=1,
     )

@@ -130,9 +130,9 @@ class _Run:
             raise ValueError("specs is empty; expected at least one AgentSpec")
         n = len(specs)
         self.task, self.specs, self.config, self.seed = task, specs, config, seed
-        self.world, self.eval_world, self.probe_world = (
+        self.world, self.other_world = (
             Environments(task, [_world_seed(seed, task, use)] * n, dtype=config.dtype)
-            for use in ("train", "evaluate", "probe")
+            for use in ("train", "evaluate")
         )
         sizes = self.world.obs_dim, self.world.action_dim
         streams = [generator(seed, "actor_critic", task, spec.name) for spec in specs]
@@ -172,11 +172,12 @@ class _Run:
     def evaluate(self, step: int) -> None:
         """Returns of deterministic episodes, and the metrics."""
         totals = []
-        self.eval_world.restart()
+        world = self.other_world
+        world.restart()
         for _ in range(self.config.evaluation_episodes):
             returns = None
             while returns is None:
-                *_, returns = self.eval_world.step(self.agent.act(self.eval_world.obs, deterministic=True))
+                *_, returns = world.step(self.agent.act(world.obs, deterministic=True))
             totals.append(returns)
         since = step - (self.steps[-1] if self.steps else 0)
         metrics = {"overestimation": self._probe(self._probe_length(since))}
@@ -207,7 +208,7 @@ class _Run:
 
     def _probe(self, count: int) -> Tensor:
         """Run the policy on fresh data for `count` steps; the overestimation of its values, (n,)."""
-        world = self.probe_world
+        world = self.other_world
         world.restart()
         values, rewards, ends = [], [], []
         for _ in range(count):

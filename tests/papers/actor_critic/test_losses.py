@@ -116,6 +116,7 @@ def test_dtypes_are_kept():
     assert ac.soft_target(x, x, x, x, x, temperature=1.0).dtype == torch.float32
     assert ac.squash_log_std(x).dtype == torch.float32
     assert ac.soft_update(x, x, 0.5).dtype == torch.float32
+    assert ac.pessimistic_value(x, x, torch.ones(3, dtype=torch.float64)).dtype == torch.float32
     new = ac.soft_update(x, 2 * x, 0.0)
     assert new is not x
     assert torch.equal(new, x)
@@ -133,6 +134,8 @@ def test_dtypes_are_kept():
         (lambda: ac.pessimistic_value(rand(3), rand(3), rand(2, 3)), "broadcast"),
         (lambda: ac.tanh_normal_log_prob(rand(3), rand(3), rand(4)), "one shape"),
         (lambda: ac.soft_update(rand(3), rand(3), -0.1), r"\[0, 1\]"),
+        (lambda: ac.temperature_loss(rand(3), rand(3), -1.0), "one number"),
+        (lambda: ac.gpl_loss(rand(3), rand(3), rand(3), rand(3)), "one number"),
         (lambda: ac.squash_log_std(rand(3), low=2.0, high=1.0), "below"),
     ],
 )

@@ -97,6 +97,12 @@ def test_spectral_norm_against_the_svd():
     assert gaps[1] / gaps[0] == pytest.approx(0.8**10, rel=1e-9)
 
 
+def test_a_zero_matrix_keeps_its_direction():
+    divided, u = ac.spectral_normalize(torch.zeros(3, 2).double(), rand(2))
+    assert torch.equal(divided, torch.zeros(3, 2).double())
+    assert float(u.norm()) == pytest.approx(1)
+
+
 def test_spectral_gradient_flows_through_sigma_only():
     weight = rand(1, 6, 4).requires_grad_()
     divided, u = ac.spectral_normalize(weight, rand(1, 4, seed=1), iterations=200)
@@ -161,6 +167,7 @@ def test_runs_of_a_stack_do_not_mix():
         ),
         (lambda: ac.spectral_normalize(rand(3, 4), rand(3)), "shape"),
         (lambda: ac.spectral_normalize(rand(3, 4), rand(4), iterations=0), "iterations"),
+        (lambda: ac.spectral_normalize(rand(3, 4), torch.zeros(4).double()), "zero"),
         (lambda: ac.crelu(torch.arange(3)), "floating"),
     ],
 )

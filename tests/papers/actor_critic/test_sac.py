@@ -70,7 +70,6 @@ def test_one_update_against_the_formulas(make_batch, critic):
     """Critic, targets, actor, temperature, in this order, with torch's own Adam on the public losses."""
     spec = ac.AgentSpec(critic)
     agent = agent_of([spec])
-    batch, noise = make_batch(1, 6), torch.randn(1, 2, 6, 2, generator=gen(9), dtype=torch.float64)
     group = agent._groups[0][1]
     critic_flat = group.critic.flat.detach().clone().requires_grad_()
     actor_flat = group.actor.flat.detach().clone().requires_grad_()
@@ -92,40 +91,46 @@ def test_one_update_against_the_formulas(make_batch, critic):
     adams = [torch.optim.Adam([p], lr=1e-2) for p in (critic_flat, actor_flat)]
     adams.append(torch.optim.Adam([log_alpha], lr=1e-2, betas=(0.5, 0.999)))
     adams.append(torch.optim.Adam([beta], lr=3e-4))
-    obs, after = batch.obs[0], batch.next_obs[0]
-    next_action, next_log_prob = policy(after, noise[0, 0])
-    y = ac.soft_target(
-        batch.reward[0],
-        batch.mask[0],
-        *values(target, after, next_action),
-        next_log_prob,
-        temperature=1.0,
-        pessimism=beta.detach(),
-    )
-    q = values(critic_flat, obs, batch.action[0])
-    loss = ac.critic_loss(*q, y)
-    loss.backward()
-    adams[0].step()
-    if critic == "gpl":
-        ac.gpl_loss(beta, *q, y).backward()
-        adams[3].step()
-    target = ac.soft_update(target, critic_flat.detach(), SMALL.tau)
-    action, log_prob = policy(obs, noise[0, 1])
-    ac.actor_loss(
-        log_prob, *values(critic_flat.detach(), obs, action), temperature=1.0, pessimism=beta.detach()
-    ).backward()
-    adams[1].step()
-    ac.temperature_loss(log_alpha, -log_prob, -1.0).backward()
-    adams[2].step()
+    for step in range(3):  # the second and third tell targets from critics, and moments from none
+        batch = make_batch(1, 6, seed=step)
+        batch.mask[0, ::2] = 0.0
+        noise = torch.randn(1, 2, 6, 2, generator=gen(9 + step), dtype=torch.float64)
+        for adam in adams:
+            adam.zero_grad()
+        alpha, level = log_alpha.detach().exp(), beta.detach().clone()
+        obs, after = batch.obs[0], batch.next_obs[0]
+        next_action, next_log_prob = policy(after, noise[0, 0])
+        y = ac.soft_target(
+            batch.reward[0],
+            batch.mask[0],
+            *values(target, after, next_action),
+            next_log_prob,
+            temperature=alpha,
+            pessimism=level,
+        )
+        q = values(critic_flat, obs, batch.action[0])
+        loss = ac.critic_loss(*q, y)
+        loss.backward()
+        adams[0].step()
+        if critic == "gpl":
+            ac.gpl_loss(beta, *q, y).backward()
+            adams[3].step()
+        target = ac.soft_update(target, critic_flat.detach(), SMALL.tau)
+        action, log_prob = policy(obs, noise[0, 1])
+        best = values(critic_flat.detach(), obs, action)
+        ac.actor_loss(log_prob, *best, temperature=alpha, pessimism=beta.detach()).backward()
+        adams[1].step()
+        ac.temperature_loss(log_alpha, -log_prob, -1.0).backward()
+        adams[2].step()
 
-    out = agent.update(batch, noise=noise)
-    close = {"rtol": 1e-9, "atol": 1e-11}
-    torch.testing.assert_close(out["critic_loss"][0], loss.detach(), **close)
-    torch.testing.assert_close(group.critic.flat.detach(), critic_flat.detach(), **close)
-    torch.testing.assert_close(group.target, target, **close)
-    torch.testing.assert_close(group.actor.flat.detach(), actor_flat.detach(), **close)
-    torch.testing.assert_close(agent.temperature[0], log_alpha.detach().exp(), **close)
-    torch.testing.assert_close(agent.pessimism[0], beta.detach(), **close)
+        out = agent.update(batch, noise=noise)
+        close = {"rtol": 1e-7, "atol": 1e-10}
+        torch.testing.assert_close(out["critic_loss"][0], loss.detach(), **close)
+        torch.testing.assert_close(group.critic.flat.detach(), critic_flat.detach(), **close)
+        torch.testing.assert_close(group.target, target, **close)
+        torch.testing.assert_close(group.actor.flat.detach(), actor_flat.detach(), **close)
+        torch.testing.assert_close(agent.temperature[0], log_alpha.detach().exp(), **close)
+        torch.testing.assert_close(agent.pessimism[0], beta.detach(), **close)
 
 
 @pytest.mark.equation("eq-actor_critic-decay")
@@ -267,6 +272,17 @@ def test_divergence_freezes_a_run_instead_of_spoiling_it(make_batch):
     assert torch.isfinite(out["critic_loss"][1])
 
 
+def test_a_frozen_run_is_not_recycled(make_batch):
+    agent = agent_of([ac.AgentSpec("none", "none", "redo")] * 2, seeds=[0, 1])
+    agent._groups[0][1].critic.flat.data[:2] *= 1e4
+    flats = []
+    for step in range(4):
+        agent.update(make_batch(2, 6, seed=step))
+        flats.append(agent._groups[0][1].critic.flat.detach()[:2].clone())
+    assert agent.diverged.tolist() == [True, False]
+    assert torch.equal(flats[0], flats[-1])
+
+
 def test_learning_on_a_problem_with_a_known_value():
     """Reward 1 for ever, no discounting of ends: with tiny temperature Q approaches 1 / (1 - gamma)."""
     config = ac.SACConfig(
@@ -346,6 +362,12 @@ def test_rejects_batches(make_batch, change, match):
         (lambda: ac.BatchedSAC(4, 2, [ac.AgentSpec()], SMALL, generator=[gen(0), gen(1)]), "one generator"),
         (lambda: agent_of([ac.AgentSpec()]).reset(torch.ones(1)), "bool"),
         (lambda: agent_of([ac.AgentSpec()]).act(torch.zeros(2, 4).double()), "obs"),
+        (
+            lambda: agent_of([ac.AgentSpec()]).q_values(
+                torch.zeros(1, 3, 4).double(), torch.full((1, 3, 2), 2.0).double()
+            ),
+            r"\[-1, 1\]",
+        ),
         (lambda: ac.SACConfig(hidden=0), "hidden"),
         (lambda: ac.SACConfig(discount=1.2), "discount"),
         (lambda: ac.SACConfig(lr=-1.0), "lr"),

@@ -68,6 +68,21 @@ def test_two_states_diverge_beyond_one_half():
 
 
 @pytest.mark.equation("eq-actor_critic-divergence")
+def test_unit_features_can_still_diverge_together():
+    """(c, s) and (-c, s), both followed by (0, 1): A = diag(c^2, s (s - gamma))."""
+    s, gamma = 0.6, 0.9
+    c = (1 - s**2) ** 0.5
+    phi = torch.tensor([[c, s], [-c, s]], dtype=torch.float64)
+    after = torch.tensor([[0.0, 1.0]] * 2, dtype=torch.float64)
+    expected = torch.diag(torch.tensor([c**2, s * (s - gamma)], dtype=torch.float64))
+    torch.testing.assert_close(theory.step_matrix(phi, after, gamma), expected)
+    for alone in (0, 1):  # by itself each transition shrinks its own error
+        assert float(phi[alone] @ (phi[alone] - gamma * after[alone])) >= 1 - gamma
+    path = theory.td_weights(phi, after, discount=gamma, steps=400)
+    assert path[-1] > 10 * path[0]
+
+
+@pytest.mark.equation("eq-actor_critic-divergence")
 def test_matrix_is_the_mean_semi_gradient():
     g = torch.Generator().manual_seed(2)
     phi, after = torch.randn(2, 9, 4, generator=g, dtype=torch.float64)

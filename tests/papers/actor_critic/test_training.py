@@ -126,6 +126,16 @@ def test_scale_of_the_paper():
     )
     assert sum(len(task.specs) for task in listed) == 17_920
     assert len({task.key for task in listed}) == len(listed)
+    small = grid.grid_tasks(
+        ac.full_grid(), ["dog-run"], [0], [2], config=paper_config(), steps=np.int64(5), group_size=8
+    )
+    assert [len(task.specs) for task in small] == [8] * 8
+    assert (
+        small[0].key
+        == grid.grid_tasks(
+            ac.full_grid(), ["dog-run"], [0], [2], config=paper_config(), steps=5, group_size=8
+        )[0].key
+    )
 
 
 def test_scores():
@@ -240,6 +250,13 @@ def test_metaworld_says_what_to_install(monkeypatch):
         (lambda: ac.run_grid(SPECS, "Pendulum-v1", [0], [1], config=TINY, steps=4), "sequence"),
         (lambda: ac.run_grid(SPECS, ["Pendulum-v1"], [], [1], config=TINY, steps=4), "seeds"),
         (lambda: run_grid(client=3), "client"),
+        (
+            lambda: ac.run_grid(SPECS, ["Pendulum-v1"], 3, [1], config=TINY, steps=4),
+            "seeds must be a sequence",
+        ),
+        (lambda: ac.run_grid(["cdq"], ["Pendulum-v1"], [0], [1], config=TINY, steps=4), "AgentSpec"),
+        (lambda: train(["cdq"]), "AgentSpec"),
+        (lambda: ac.train(None, SPECS, TINY, seed=0, steps=3, replay_ratio=1), "task"),
     ],
 )
 def test_rejects(call, match):

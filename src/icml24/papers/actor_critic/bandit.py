@@ -94,7 +94,9 @@ class OptimismBandit:
         """
         self._recent.append(number("feedback", feedback))
         recent = torch.tensor(list(self._recent), dtype=torch.float64)
-        spread = float(recent.std(correction=0))
-        gain = float(recent[-1] - recent.mean()) / (spread if spread > 0 else 1.0)
+        if recent.max() == recent.min():  # no news; the rounded spread of equal values need not be zero
+            gain = 0.0
+        else:
+            gain = float((recent[-1] - recent.mean()) / recent.std(correction=0))
         weight = self._decay * self._log_weights[self.arm]
         self._log_weights[self.arm] = weight + self._lr * gain / weight.exp().clamp(min=1e-4)

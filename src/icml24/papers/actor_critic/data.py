@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from icml24.common.checks import whole
+from icml24.common.checks import WrongType, whole
 from icml24.common.random import numpy_generator, stream_seed
 
 from .replay import ReplayBuffer
@@ -54,6 +54,9 @@ class Simulator(Protocol):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
         """Observation, reward as the task counts it, and whether the task truly ended."""
+
+    def outcome(self, total: float) -> float:
+        """An episode's return in the task's own units, from the sum of its rewards."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,11 @@ def make(task: str, seed: int) -> Simulator:
         The simulator is not installed; the message says what to install.
     """
     whole("seed", seed)
+    if not isinstance(task, str):
+        raise WrongType(f"task must be a name, as in 'Pendulum-v1'; got {task!r}")
     if task == "Pendulum-v1":
         return _Pendulum(seed)
-    if not isinstance(task, str) or "-" not in task:
+    if "-" not in task:
         raise ValueError(
             f"unknown task {task!r}; expected Pendulum-v1, a name such as cheetah-run or hammer-v3"
         )
@@ -112,7 +117,7 @@ def make(task: str, seed: int) -> Simulator:
 def normalised_score(task: str, returns: float | Tensor) -> float | Tensor:
     """Score between about 0 and 1: Pendulum ``(R + 1600) / 1600`` cut at 0, DeepMind Control ``R / 1000``.
 
-    MetaWorld's return is taken as its success rate already.
+    MetaWorld's return is its success rate already.
     """
     if task == "Pendulum-v1":
         score = (returns + 1600) / 1600
@@ -167,7 +172,8 @@ class Environments:
         returns = None
         self.obs = next_obs
         if self.elapsed == self.horizon:
-            returns = torch.from_numpy(self.totals.copy())
+            outcomes = [copy.outcome(total) for copy, total in zip(self.copies, self.totals, strict=True)]
+            returns = torch.tensor(outcomes, dtype=torch.float64)
             self.restart()
         return reward, mask, next_obs, returns
 
@@ -209,6 +215,9 @@ class _Pendulum:
         obs, reward, ended, _, _ = self._env.step(2.0 * action)
         return obs, float(reward), ended
 
+    def outcome(self, total: float) -> float:
+        return float(total)
+
 
 class _Control:
     """A task of the DeepMind Control suite."""
@@ -240,13 +249,16 @@ class _Control:
         now = self._env.step(self._low + 0.5 * (action + 1) * (self._high - self._low))
         return self._flat(now), float(now.reward), bool(now.last() and now.discount == 0)
 
+    def outcome(self, total: float) -> float:
+        return float(total)
+
     @staticmethod
     def _flat(now: Any) -> np.ndarray:
         return np.concatenate([np.ravel(part) for part in now.observation.values()])
 
 
 class _MetaWorld:
-    """A task of MetaWorld; the reward is its own, the return its success rate."""
+    """A task of MetaWorld; the reward is its own, an episode's return 1 if it ever succeeded, else 0."""
 
     horizon, reward_scale = 500, 1.0
 
@@ -267,11 +279,16 @@ class _MetaWorld:
     def reset(self) -> np.ndarray:
         obs, _ = self._env.reset(seed=self._seed)
         self._seed = None
+        self._success = 0.0
         return obs
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
-        obs, reward, ended, _, _ = self._env.step(action.astype(np.float32))
+        obs, reward, ended, _, info = self._env.step(action.astype(np.float32))
+        self._success = max(self._success, float(info["success"]))
         return obs, float(reward), ended
+
+    def outcome(self, total: float) -> float:
+        return self._success
 
 
 @contextlib.contextmanager

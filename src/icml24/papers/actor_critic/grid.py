@@ -13,7 +13,7 @@ import hashlib
 import io
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,8 +62,11 @@ def grid_tasks(
     *,
     config: SACConfig,
     steps: int,
+    group_size: int | None = None,
 ) -> list[GridTask]:
     """Split a grid into tasks; agents of one architecture stay together, because stacking pays.
+
+    `group_size` limits the agents of a task, whose replay buffers share a machine's memory.
 
     Raises
     ------
@@ -74,18 +77,24 @@ def grid_tasks(
     if isinstance(tasks, str):
         raise WrongType(f"tasks must be a sequence of names, as in [{tasks!r}]; got one string")
     for name, axis in axes.items():
+        if not isinstance(axis, Collection):
+            raise WrongType(f"{name} must be a sequence; got {type(axis).__name__}: use [{axis!r}]")
         if len(axis) == 0:
             raise ValueError(f"{name} is empty; expected at least one")
-    whole("steps", steps, 1)
+    if not all(isinstance(spec, AgentSpec) for spec in specs):
+        raise WrongType("specs must hold AgentSpec instances, as in [AgentSpec(network='layer_norm')]")
+    steps = whole("steps", steps, 1)
     groups: dict[tuple[bool, ...], list[tuple[str, str, str]]] = {}
     for spec in specs:
         groups.setdefault(Group.kind(spec), []).append((spec.critic, spec.network, spec.plasticity))
+    size = len(specs) if group_size is None else whole("group_size", group_size, 1)
+    parts = [tuple(group[k : k + size]) for group in groups.values() for k in range(0, len(group), size)]
     return [
-        GridTask(task, tuple(group), whole("seed", seed), whole("replay_ratio", ratio, 1), config, steps)
+        GridTask(task, part, whole("seed", seed), whole("replay_ratio", ratio, 1), config, steps)
         for task in tasks
         for seed in seeds
         for ratio in replay_ratios
-        for group in groups.values()
+        for part in parts
     ]
 
 
@@ -126,6 +135,7 @@ def run_grid(
     steps: int,
     client: Client | Executor | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
+    group_size: int | None = None,
 ) -> pd.DataFrame:
     """Train every agent on every task, seed and replay ratio.
 
@@ -142,6 +152,8 @@ def run_grid(
         failed once, and moves one whose worker died.
     cache_dir : path, optional
         Folder of finished tasks, shared by all workers; it makes the grid resumable.
+    group_size : int, optional
+        Most agents in one task. A buffer of a million transitions of a dog takes 2 GB for each.
 
     Returns
     -------
@@ -155,7 +167,7 @@ def run_grid(
     ValueError
         An empty axis or a count out of range.
     """
-    todo = grid_tasks(specs, tasks, seeds, replay_ratios, config=config, steps=steps)
+    todo = grid_tasks(specs, tasks, seeds, replay_ratios, config=config, steps=steps, group_size=group_size)
     folder = None if cache_dir is None else str(Path(cache_dir).absolute())
     with _executor(client) as executor:
         if executor is None:

@@ -243,7 +243,10 @@ class Group:
         return self._critics(self.critic.flat, batch.obs, batch.action, keep=keep)[0] - target
 
     def _recycle(self, batch: Batch) -> None:
-        rows, pairs = self.recycled, _pairs(self.recycled)
+        rows = self.recycled[self.alive[self.recycled, 0]]
+        pairs = _pairs(rows)
+        if len(rows) == 0:
+            return
         activations: dict[str, list[Tensor]] = {"critic": [], "actor": []}
         with torch.no_grad():
             self._critics(self.critic.flat, batch.obs, batch.action, keep=activations["critic"])

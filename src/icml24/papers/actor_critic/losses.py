@@ -179,7 +179,7 @@ def temperature_loss(log_temperature: float | Tensor, entropy: Tensor, target_en
     Source: eq-actor_critic-losses.
     """
     (entropy,) = _batch(entropy=entropy)
-    log_alpha = torch.as_tensor(log_temperature, dtype=entropy.dtype, device=entropy.device)
+    log_alpha = _scalar("log_temperature", log_temperature, entropy)
     return (log_alpha.exp() * (entropy.detach() - number("target_entropy", target_entropy))).mean()
 
 
@@ -202,7 +202,7 @@ def gpl_loss(pessimism: float | Tensor, q1: Tensor, q2: Tensor, target: Tensor) 
     """
     q1, q2, target = _batch(q1=q1, q2=q2, target=target)
     gap = (0.5 * (q1 + q2) - target).detach().mean()
-    return -torch.as_tensor(pessimism, dtype=q1.dtype, device=q1.device).mean() * gap
+    return -_scalar("pessimism", pessimism, q1) * gap
 
 
 def squash_log_std(raw: Tensor, *, low: float = -10.0, high: float = 2.0) -> Tensor:
@@ -313,4 +313,13 @@ def _coefficient(name: str, value: float | Tensor, like: Tensor) -> float | Tens
         raise ValueError(
             f"{name} must be a number or broadcast to {tuple(like.shape)}; got shape {tuple(value.shape)}"
         )
-    return value
+    return value.to(like)
+
+
+def _scalar(name: str, value: float | Tensor, like: Tensor) -> Tensor:
+    """One number as a tensor of shape (), with its gradient."""
+    if not isinstance(value, Tensor):
+        return like.new_tensor(number(name, value))
+    if value.numel() != 1:
+        raise ValueError(f"{name} must be one number; got shape {tuple(value.shape)}")
+    return value.reshape(()).to(like)

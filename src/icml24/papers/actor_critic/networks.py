@@ -120,6 +120,8 @@ def spectral_normalize(
             "weight must have shape (..., in, out) and u shape (..., out); "
             f"got {tuple(weight.shape)} and {tuple(u.shape)}"
         )
+    if not bool((u != 0).any(-1).all()):
+        raise ValueError("u must not be zero: power iteration cannot leave it; start from random directions")
     whole("iterations", iterations, 1)
     number("eps", eps, least=0.0)
     return _spectral(weight, u, iterations, eps)
@@ -127,10 +129,14 @@ def spectral_normalize(
 
 def _spectral(weight: Tensor, u: Tensor, iterations: int, eps: float = 1e-12) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
-        column = u.unsqueeze(-1)
+        column = F.normalize(u.unsqueeze(-1), dim=-2, eps=eps)
         for _ in range(iterations):
             row = F.normalize(weight @ column, dim=-2, eps=eps)
-            column = F.normalize(weight.mT @ row, dim=-2, eps=eps)
+            ahead = weight.mT @ row
+            size = ahead.norm(dim=-2, keepdim=True)
+            column = torch.where(
+                size > 0, ahead / size.clamp(min=eps), column
+            )  # a zero matrix keeps its guess
     sigma = row.mT @ weight @ column
     return weight / sigma.clamp(min=eps), column.squeeze(-1)
 

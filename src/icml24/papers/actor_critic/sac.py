@@ -270,6 +270,7 @@ class BatchedSAC:
         size = obs.shape[1] if isinstance(obs, Tensor) and obs.ndim == 3 else 0
         self._check("obs", obs, (n, size, self.obs_dim))
         self._check("action", action, (n, size, self.action_dim))
+        _check_actions(action)
         pairs = [group.values(obs[rows], action[rows]) for rows, group in self._groups]
         both = self._gather([torch.stack(pair, 1) for pair in pairs])
         return both[:, 0], both[:, 1]
@@ -364,9 +365,13 @@ class BatchedSAC:
         for field in fields(batch):
             if not bool(torch.isfinite(getattr(batch, field.name).sum())):
                 raise ValueError(f"{field.name} must be finite; drop transitions with NaN or infinite values")
-        if float(batch.action.abs().max()) > 1 + 1e-6:
-            raise ValueError("action must lie in [-1, 1]; rescale actions to that box before storing them")
+        _check_actions(batch.action)
         return size
+
+
+def _check_actions(action: Tensor) -> None:
+    if float(action.abs().max()) > 1 + 1e-6:
+        raise ValueError("action must lie in [-1, 1]; rescale actions to that box before using them")
 
 
 def _streams(source: torch.Generator | Sequence[torch.Generator] | None, n: int) -> list[torch.Generator]:

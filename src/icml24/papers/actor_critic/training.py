@@ -128,6 +128,10 @@ class _Run:
     ) -> None:
         if not specs:
             raise ValueError("specs is empty; expected at least one AgentSpec")
+        if not all(isinstance(spec, AgentSpec) for spec in specs):
+            raise WrongType("specs must hold AgentSpec instances, as in [AgentSpec(network='layer_norm')]")
+        if not isinstance(task, str):
+            raise WrongType(f"task must be a name, as in 'Pendulum-v1'; got {task!r}")
         n = len(specs)
         self.task, self.specs, self.config, self.seed = task, specs, config, seed
         self.world, self.other_world = (

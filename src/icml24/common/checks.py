@@ -9,7 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["WrongType", "finite", "floating", "number", "positive", "probability", "same_shape", "whole"]
+__all__ = [
+    "WrongType",
+    "finite",
+    "floating",
+    "nonnegative",
+    "number",
+    "positive",
+    "probability",
+    "same_shape",
+    "whole",
+]
 
 
 class WrongType(TypeError, ValueError):
@@ -19,10 +29,12 @@ class WrongType(TypeError, ValueError):
 def floating(name: str, value: Any) -> Tensor:
     """`value`, which must be a tensor of a floating dtype (WrongType otherwise)."""
     if not isinstance(value, Tensor):
-        raise WrongType(f"{name} must be a torch.Tensor; got {type(value).__name__}: use torch.as_tensor")
+        raise WrongType(
+            f"{name} must be a floating point torch.Tensor; got {type(value).__name__}: use torch.as_tensor"
+        )
     if not value.is_floating_point():
         raise WrongType(
-            f"{name} must have a floating dtype; got {value.dtype}: convert it, as in {name}.double()"
+            f"{name} must have a floating point dtype; got {value.dtype}: convert it, as in {name}.double()"
         )
     return value
 
@@ -49,12 +61,7 @@ def number(name: str, value: Any, *, least: float = -math.inf, strict: bool = Fa
 
     Scalars of NumPy and tensors of one entry count as numbers; strings and booleans do not.
     """
-    try:
-        if isinstance(value, (bool, str, bytes)):
-            raise TypeError
-        out = float(value)
-    except (TypeError, ValueError, RuntimeError):
-        raise WrongType(f"{name} must be a number; got {value!r}") from None
+    out = _real(name, value)
     if not math.isfinite(out) or (out <= least if strict else out < least):
         bound = "" if least == -math.inf else f" and {'above' if strict else 'at least'} {least:g}"
         raise ValueError(f"{name} must be finite{bound}; got {value!r}")
@@ -63,17 +70,25 @@ def number(name: str, value: Any, *, least: float = -math.inf, strict: bool = Fa
 
 def positive(name: str, value: Any) -> float:
     """A finite number above zero, as a float."""
-    out = number(name, value)
-    if out <= 0:
+    out = _real(name, value)
+    if not 0 < out < math.inf:
         raise ValueError(f"{name} must be positive and finite; got {value!r}")
+    return out
+
+
+def nonnegative(name: str, value: Any) -> float:
+    """A finite number, zero or above, as a float."""
+    out = _real(name, value)
+    if not 0 <= out < math.inf:
+        raise ValueError(f"{name} must be zero or positive, and finite; got {value!r}")
     return out
 
 
 def probability(name: str, value: Any, *, closed: bool = False) -> float:
     """A number strictly between 0 and 1 (`closed`: 0 and 1 are allowed), as a float."""
-    out = number(name, value)
+    out = _real(name, value)
     inside = 0 <= out <= 1 if closed else 0 < out < 1
-    if not inside:
+    if not inside:  # NaN is not
         raise ValueError(f"{name} must lie in {'[0, 1]' if closed else '(0, 1)'}; got {value!r}")
     return out
 
@@ -85,7 +100,18 @@ def whole(name: str, value: Any, least: int = 0) -> int:
             raise TypeError
         out = operator.index(value)
     except TypeError:
-        raise WrongType(f"{name} must be a whole number, at least {least}; got {value!r}") from None
+        raise WrongType(
+            f"{name} must be a whole number (an integer), at least {least}; got {value!r}"
+        ) from None
     if out < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
+        raise ValueError(f"{name} must be a whole number (an integer), at least {least}; got {value!r}")
     return out
+
+
+def _real(name: str, value: Any) -> float:
+    try:
+        if isinstance(value, (bool, str, bytes)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise WrongType(f"{name} must be a number; got {value!r}") from None

@@ -69,7 +69,7 @@ from @package.papers import @slug
 % carry the options mystnb: figure: {name: fig-@slug-<noun>, caption} and image: {alt}.
 
 ```{code-cell} ipython3
-config = @slug.config_of(profile, seed=seed)
+config = @slug.configure(profile, seed=seed)
 config
 ```
 
@@ -99,9 +99,9 @@ r"""@title: what the chapter of this name computes."""
 
 from __future__ import annotations
 
-from @package.papers.@slug.experiments import FULL, QUICK, Config, config_of
+from @package.papers.@slug.experiments import FULL, QUICK, Config, configure
 
-__all__ = ["FULL", "QUICK", "Config", "config_of"]
+__all__ = ["FULL", "QUICK", "Config", "configure"]
 '''
 
 EXPERIMENTS = '''\
@@ -113,7 +113,7 @@ from dataclasses import dataclass
 
 from icml24.common.profiles import choose
 
-__all__ = ["FULL", "QUICK", "Config", "config_of"]
+__all__ = ["FULL", "QUICK", "Config", "configure"]
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ QUICK = Config()
 FULL = Config()
 
 
-def config_of(profile: str, **overrides: object) -> Config:
+def configure(profile: str, **overrides: object) -> Config:
     """Return the configuration of a profile, single fields replaced (see `choose`)."""
     return choose({"quick": QUICK, "full": FULL}, profile, **overrides)
 '''

@@ -44,7 +44,7 @@ def config(modules):
 
 
 @pytest.fixture(scope="session")
-def config_of():
+def configure():
     return _config
 
 

@@ -11,9 +11,9 @@ SMALL = SynthConfig(16000, 160, 0.5)
 
 
 @pytest.mark.equation("eq-ctag-objective")
-def test_parity_with_the_released_synthesizer(load, config_of):
+def test_parity_with_the_released_synthesizer(load, configure):
     stored = load("voice")
-    voice = Voice(config_of(stored))
+    voice = Voice(configure(stored))
     audio = voice(stored["normalized"], stored["noise"])
     torch.testing.assert_close(audio, stored["audio"], rtol=0, atol=1e-4)
     single = voice(stored["normalized"].float(), stored["noise"].float())
@@ -21,9 +21,9 @@ def test_parity_with_the_released_synthesizer(load, config_of):
     assert ((single - stored["audio"]).square().mean(-1).sqrt() < 2e-2).all()
 
 
-def test_parity_at_full_rate(load, config_of):
+def test_parity_at_full_rate(load, configure):
     stored = load("voice_48k")
-    audio = Voice(config_of(stored))(stored["normalized"])
+    audio = Voice(configure(stored))(stored["normalized"])
     assert audio.shape == (2, 96000)
     torch.testing.assert_close(audio[:, ::16], stored["audio_every_16"], rtol=0, atol=1e-4)
     torch.testing.assert_close(audio.square().mean(-1).sqrt(), stored["rms"], rtol=1e-4, atol=0)

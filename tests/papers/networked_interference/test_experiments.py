@@ -12,7 +12,7 @@ from icml24.papers.networked_interference.baselines import BASELINES, fit_baseli
 from icml24.papers.networked_interference.data import simulated_parts
 from icml24.papers.networked_interference.effects import EFFECTS
 
-TINY = ex.config_of(
+TINY = ex.configure(
     "quick",
     sizes=(500, 4000),
     repeats=3,
@@ -25,11 +25,11 @@ TINY = ex.config_of(
 
 
 def test_profiles():
-    assert ex.config_of("quick") == ex.QUICK
-    assert ex.config_of("full", seed=3).seed == 3
+    assert ex.configure("quick") == ex.QUICK
+    assert ex.configure("full", seed=3).seed == 3
     assert ex.QUICK.steps == 480
     with pytest.raises(ValueError, match="unknown profile"):
-        ex.config_of("fast")
+        ex.configure("fast")
 
 
 def test_double_robustness_orders_the_cases():
@@ -116,7 +116,7 @@ def test_blind_networks_do_not_see(network):
 
 
 def test_parts_and_sweep_at_small_size():
-    config = ex.config_of("quick", epochs=1, inner_steps=1, part_seeds=1)
+    config = ex.configure("quick", epochs=1, inner_steps=1, part_seeds=1)
     assert set(ex.misspecified(config)["case"]) == set(ex.BLIND)
     assert len(ex.sweep(config)) == 6 * 3
 

@@ -18,7 +18,7 @@ from icml24.papers.networked_interference.data import geometric_graph
 
 @pytest.fixture(scope="module")
 def config():
-    return ex.config_of(
+    return ex.configure(
         "quick",
         sizes=(500, 1000),
         repeats=2,

@@ -244,7 +244,7 @@ def test_bare_planes_are_no_raw_file(codec):
         (torch.zeros(2, 4, 8, 8), 0, ValueError, "one picture"),
         (torch.zeros(4, 8, 8), 0, ValueError, "B, 4, h, w"),
         (torch.zeros(1, 4, 8, 8), 4, ValueError, "0 ... 3"),
-        (torch.zeros(1, 4, 8, 8), -1, ValueError, "0 ... 3"),
+        (torch.zeros(1, 4, 8, 8), -1, ValueError, "level must be a whole number"),
         (torch.zeros(1, 4, 8, 8), 1.0, TypeError, "level"),
         (torch.zeros(1, 4, 8, 8), True, TypeError, "level"),
         (torch.full((1, 4, 8, 8), float("inf")), 0, ValueError, "finite"),

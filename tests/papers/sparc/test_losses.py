@@ -13,7 +13,7 @@ from icml24.papers.sparc import (
     sequence_contrastive_loss,
     sparc_loss,
 )
-from icml24.papers.sparc.losses import REDUCTIONS, _reference_local_loss
+from icml24.papers.sparc.losses import REDUCTIONS, reference_local_loss
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -62,7 +62,7 @@ def test_global_loss_by_hand():
 def test_loss_is_the_loop_over_captions_and_words(make_batch):
     patches, tokens, mask = make_batch(b=5, length=7, p=11, seed=4)
     value = sequence_contrastive_loss(language_grouped(tokens, patches), tokens, mask, 7.0)
-    torch.testing.assert_close(value, _reference_local_loss(patches, tokens, mask, 7.0), rtol=0, atol=1e-12)
+    torch.testing.assert_close(value, reference_local_loss(patches, tokens, mask, 7.0), rtol=0, atol=1e-12)
 
 
 @pytest.mark.equation("eq-sparc-sequence")

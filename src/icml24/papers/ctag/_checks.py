@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Integral, Real
 from typing import Any
 
-import torch
 from torch import Tensor
+
+from icml24.common.checks import finite, floating, positive, whole
+
+__all__ = ["TOLERANCE", "audio", "batch", "finite", "floating", "positive", "signal", "unit", "whole"]
 
 #: How far outside [0, 1] a unit parameter may lie (rounding of an optimiser) before it is refused.
 TOLERANCE = 1e-6
-
-
-def floating(name: str, value: Any) -> Tensor:
-    """`value`, which must be a floating-point tensor."""
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor; got {type(value).__name__} (use torch.as_tensor)")
-    if not value.is_floating_point():
-        raise TypeError(f"{name} must be floating; got {value.dtype} (call .float() or .double())")
-    return value
 
 
 def unit(u: Any) -> Tensor:
@@ -32,14 +24,6 @@ def unit(u: Any) -> Tensor:
                 f"unit parameters must lie in [0, 1]; got values from {low.item():g} to {high.item():g}"
             )
     return u.clamp(0, 1)
-
-
-def finite(name: str, value: Any) -> Tensor:
-    """A floating tensor without NaN and infinity."""
-    value = floating(name, value)
-    if not torch.isfinite(value.detach()).all():
-        raise ValueError(f"{name} must be finite; it holds NaN or infinity")
-    return value
 
 
 def batch(name: str, value: Any, size: int | None = None) -> Tensor:
@@ -57,22 +41,6 @@ def signal(name: str, value: Any, batch_size: int, length: int) -> Tensor:
     if tuple(value.shape) != (batch_size, length):
         raise ValueError(f"expected {name} of shape ({batch_size}, {length}); got {tuple(value.shape)}")
     return value
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """A whole number, at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
-    return int(value)
-
-
-def positive(name: str, value: Any) -> float:
-    """A positive finite number."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise ValueError(f"{name} must be a positive number; got {value!r}")
-    if not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be positive and finite; got {value!r}")
-    return float(value)
 
 
 def audio(name: str, value: Any) -> Tensor:

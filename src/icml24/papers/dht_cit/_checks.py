@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+
+from icml24.common.checks import positive, probability, whole
+
+__all__ = [
+    "acyclic",
+    "adjacency",
+    "array",
+    "columns",
+    "positive",
+    "probability",
+    "pvalue_matrix",
+    "random_generator",
+    "samples",
+    "whole",
+]
 
 
 def array(name: str, value: Any) -> np.ndarray:
@@ -76,27 +90,6 @@ def pvalue_matrix(value: Any) -> np.ndarray:
     if ((out < 0) | (out > 1)).any():
         raise ValueError("pvalues must lie in [0, 1]")
     return out
-
-
-def fraction(name: str, value: Any) -> float:
-    """`value` as a float strictly between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise ValueError(f"{name} must lie in (0, 1); got {value!r}")
-    return float(value)
-
-
-def positive(name: str, value: Any) -> float:
-    """`value` as a float, positive and finite."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
-        raise ValueError(f"{name} must be positive and finite; got {value!r}")
-    return float(value)
-
-
-def count(name: str, value: Any, *, least: int = 0) -> int:
-    """`value` as an int, at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name} must be an integer, at least {least}; got {value!r}")
-    return int(value)
 
 
 def random_generator(value: Any) -> np.random.Generator:

@@ -54,7 +54,7 @@ def descendant_pvalues(
     """
     early, late = _two_slices(early, late)
     if round_to is not None:
-        round_to = _checks.count("round_to", round_to)
+        round_to = _checks.whole("round_to", round_to)
     if test is None:
         if len(early) < kernels.LEAST:
             raise ValueError(f"the kernel test needs at least {kernels.LEAST} rows; got {len(early)}")
@@ -95,7 +95,7 @@ def topological_layers(pvalues: Any, alpha: float = 0.05) -> list[np.ndarray]:
     p-value; the first in reading order among equals) is withdrawn, for the layer at hand only.
     """
     working = _checks.pvalue_matrix(pvalues)
-    alpha = _checks.fraction("alpha", alpha)
+    alpha = _checks.probability("alpha", alpha)
     np.fill_diagonal(working, 1.0)
     left = np.arange(len(working))
     layers = []

@@ -70,8 +70,8 @@ def dht_cit(
     ValueError
         As `descendant_pvalues`, `topological_layers` and `gam_prune`.
     """
-    alpha = _checks.fraction("alpha", alpha)
-    cutoff = _checks.fraction("cutoff", cutoff)
+    alpha = _checks.probability("alpha", alpha)
+    cutoff = _checks.probability("cutoff", cutoff)
     pvalues = descendant_pvalues(early, late, test=test)
     layers = topological_layers(pvalues, alpha)
     candidates = candidate_graph(pvalues, alpha)

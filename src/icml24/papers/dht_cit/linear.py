@@ -36,7 +36,7 @@ def propagation(weights: Any, self_effects: Any, gap: int = 1) -> np.ndarray:
     """
     weights, own = _system(weights, self_effects)
     step = np.linalg.solve(np.eye(len(own)) - weights.T, np.diag(own))
-    return np.linalg.matrix_power(step, _checks.count("gap", gap, least=1))
+    return np.linalg.matrix_power(step, _checks.whole("gap", gap, least=1))
 
 
 def unrolled_covariance(weights: Any, self_effects: Any, n_slices: int, *, lag2: Any = None) -> np.ndarray:
@@ -58,7 +58,7 @@ def unrolled_covariance(weights: Any, self_effects: Any, n_slices: int, *, lag2:
     weights, own = _system(weights, self_effects)
     d = len(own)
     second = np.zeros((d, d)) if lag2 is None else _checks.array("lag2", lag2)
-    n_slices = _checks.count("n_slices", n_slices, least=1)
+    n_slices = _checks.whole("n_slices", n_slices, least=1)
     system = (
         np.kron(np.eye(n_slices), weights.T)
         + np.kron(np.eye(n_slices, k=-1), np.diag(own))

@@ -63,8 +63,8 @@ def gam_prune(
     data = _checks.samples("data", data)
     d = data.shape[1]
     candidates = _checks.adjacency("candidates", candidates, size=d)
-    cutoff = _checks.fraction("cutoff", cutoff)
-    n_basis = _checks.count("n_basis", n_basis, least=4)
+    cutoff = _checks.probability("cutoff", cutoff)
+    n_basis = _checks.whole("n_basis", n_basis, least=4)
     pvalues = np.full((d, d), np.nan)
     for node in range(d):
         parents = np.flatnonzero(candidates[:, node])

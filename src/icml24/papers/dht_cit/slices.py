@@ -67,8 +67,8 @@ def random_dag(d: int, n_edges: int, *, kind: str = "er", generator: np.random.G
     -----
     Source: the authors' generator, with its own random state instead of three global ones.
     """
-    d = _checks.count("d", d, least=1)
-    n_edges = _checks.count("n_edges", n_edges)
+    d = _checks.whole("d", d, least=1)
+    n_edges = _checks.whole("n_edges", n_edges)
     pairs = d * (d - 1) // 2
     if n_edges > pairs:
         raise ValueError(f"n_edges must be at most the {pairs} pairs of {d} nodes; got {n_edges}")
@@ -217,7 +217,7 @@ def sample_noise(
         `generator` is not a NumPy generator.
     """
     shape = tuple(
-        _checks.count(name, value, least=1) for name, value in (("n_slices", n_slices), ("n", n), ("d", d))
+        _checks.whole(name, value, least=1) for name, value in (("n_slices", n_slices), ("n", n), ("d", d))
     )
     scales = np.full(shape[0], _checks.positive("std", std))
     scales[0] = _checks.positive("initial_std", initial_std)

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from icml24.common.checks import number, whole
+
+__all__ = [
+    "arm",
+    "binary",
+    "knots",
+    "level",
+    "number",
+    "positive",
+    "share",
+    "single",
+    "tensor",
+    "vector",
+    "whole",
+]
 
 
 def tensor(name: str, value: Any, like: Tensor | None = None) -> Tensor:
@@ -73,8 +87,8 @@ def positive(name: str, value: Tensor) -> Tensor:
 
 
 def arm(name: str, value: Any) -> float:
-    """A treatment: 0 or 1."""
-    out = number(name, value)
+    """A treatment: 0 or 1, or a boolean."""
+    out = number(name, int(value) if isinstance(value, bool) else value)
     if out not in (0.0, 1.0):
         raise ValueError(f"{name} must be binary, 0 or 1; got {value!r}")
     return out
@@ -85,28 +99,6 @@ def level(name: str, value: Any) -> float:
     out = number(name, value)
     if not 0 <= out <= 1:
         raise ValueError(f"{name} must lie in [0, 1], a share of treated neighbours; got {value!r}")
-    return out
-
-
-def number(name: str, value: Any) -> float:
-    """A finite number."""
-    try:
-        out = float(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{name} must be a number; got {value!r}") from error
-    if not math.isfinite(out):
-        raise ValueError(f"{name} must be finite; got {value!r}")
-    return out
-
-
-def whole(name: str, value: Any, smallest: int) -> int:
-    """A whole number, at least `smallest`."""
-    try:
-        out = operator.index(value)
-    except TypeError as error:
-        raise ValueError(f"{name} must be a whole number (an int); got {value!r}") from error
-    if out < smallest:
-        raise ValueError(f"{name} must be a whole number, at least {smallest}; got {value!r}")
     return out
 
 

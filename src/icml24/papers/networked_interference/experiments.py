@@ -32,7 +32,7 @@ __all__ = [
     "Config",
     "Responses",
     "compare",
-    "config_of",
+    "configure",
     "control_arm",
     "double_robustness",
     "fit",
@@ -113,7 +113,7 @@ FULL = Config(
 )
 
 
-def config_of(profile: str, **overrides: object) -> Config:
+def configure(profile: str, **overrides: object) -> Config:
     """Return the configuration of a profile, single fields replaced (see `choose`)."""
     return choose({"quick": QUICK, "full": FULL}, profile, **overrides)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from numbers import Integral
+
+from icml24.common.checks import whole
 
 __all__ = ["PepFlowConfig"]
 
@@ -57,9 +58,7 @@ class PepFlowConfig:
 
     def __post_init__(self) -> None:
         for field in fields(self)[:9]:
-            value = getattr(self, field.name)
-            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{field.name} must be an integer of at least 1; got {value}")
+            whole(field.name, getattr(self, field.name), 1)
         if self.c_s % 2:
             raise ValueError(f"c_s must be even (half sines, half cosines encode the time); got {self.c_s}")
         if self.c_s % self.seq_tfmr_num_heads:

@@ -2,51 +2,41 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from icml24.common.checks import nonnegative, number, positive, probability
 
-def positive(name: str, value: Any) -> float:
-    """`value` as a float, positive and finite."""
-    number = _number(name, value)
-    if not (number > 0 and math.isfinite(number)):
-        raise ValueError(f"{name} must be positive and finite; got {value!r}")
-    return number
-
-
-def nonnegative(name: str, value: Any) -> float:
-    """`value` as a float, zero or positive, finite."""
-    number = _number(name, value)
-    if not (number >= 0 and math.isfinite(number)):
-        raise ValueError(f"{name} must be zero or positive, and finite; got {value!r}")
-    return number
-
-
-def probability(name: str, value: Any) -> float:
-    """`value` as a float strictly between 0 and 1."""
-    number = _number(name, value)
-    if not 0 < number < 1:
-        raise ValueError(f"{name} must lie in (0, 1); got {value!r}")
-    return number
+__all__ = [
+    "curve",
+    "grid",
+    "nonnegative",
+    "number",
+    "orders",
+    "positive",
+    "probability",
+    "sample_rate",
+    "step_grid",
+    "steps",
+]
 
 
 def sample_rate(value: Any) -> float:
     """Sampling probability of a record, in (0, 1]."""
-    number = _number("sample_rate", value)
-    if not 0 < number <= 1:
+    rate = number("sample_rate", value)
+    if not 0 < rate <= 1:
         raise ValueError(f"sample_rate must lie in (0, 1]; got {value!r}")
-    return number
+    return rate
 
 
 def steps(value: Any, name: str = "steps") -> int:
     """A number of steps: a whole number, at least 1."""
-    number = _number(name, value)
-    if not (math.isfinite(number) and number >= 1 and number == int(number)):
+    count = number(name, value)
+    if not (count >= 1 and count == int(count)):
         raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
-    return int(number)
+    return int(count)
 
 
 def orders(values: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -89,10 +79,3 @@ def step_grid(values: Iterable[Any]) -> tuple[int, ...]:
     if not out:
         raise ValueError("steps must hold at least one value; got none")
     return out
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a number; got {value!r}") from error

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -20,7 +19,7 @@ from torch.nn.utils import skip_init
 from icml24.common.random import generator as stream
 
 from . import bitstream
-from ._checks import finite, floating, number
+from ._checks import finite, floating, number, whole
 from .entropy import COUNTS, RangeReader, RangeWriter, gaussian_bits, symbol_bound
 
 __all__ = ["CodecConfig", "CodecOutput", "RawCodec"]
@@ -63,12 +62,7 @@ class CodecConfig:
 
     def __post_init__(self) -> None:
         for name in ("channels", "latent_channels", "n_levels"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral):
-                raise TypeError(f"{name} must be an integer; got {value!r}")
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1; got {value}")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, whole(name, getattr(self, name), 1))
         if self.n_levels > 256:
             raise ValueError(f"n_levels must be at most 256, one byte of the header; got {self.n_levels}")
         # plain numbers, so that equal configurations have equal fingerprints
@@ -271,9 +265,8 @@ class RawCodec(nn.Module):
         self._check_planes(t)
         if len(t) != 1:
             raise ValueError(f"compress takes one picture, shape (1, 4, h, w); got {tuple(t.shape)}")
-        if isinstance(level, bool) or not isinstance(level, Integral):
-            raise TypeError(f"level must be an integer; got {level!r}")
-        if not 0 <= level < self.config.n_levels:
+        level = whole("level", level)
+        if level >= self.config.n_levels:
             raise ValueError(f"level must lie in 0 ... {self.config.n_levels - 1}; got {level}")
         y = self._analyse(t, self.log_gain[[level]].exp()[:, :, None, None])
         latents = self._round(y, self.hyper_analysis(y))

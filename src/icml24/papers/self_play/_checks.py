@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import operator
-
 import torch
 from torch import Tensor
 
-__all__ = ["count", "distribution", "floating", "positive", "rewards", "working"]
+from icml24.common.checks import floating, positive, whole
+
+__all__ = ["distribution", "floating", "positive", "rewards", "whole", "working"]
 
 
-def floating(x: object, name: str) -> Tensor:
-    """Return `x` if it is a floating point tensor, else raise TypeError."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a floating point torch.Tensor; got {type(x).__name__}")
-    if not x.dtype.is_floating_point:
-        raise TypeError(f"{name} must be a floating point tensor; got {x.dtype}: convert it with .double()")
-    return x
-
-
-def distribution(x: Tensor, name: str, size: int) -> Tensor:
+def distribution(name: str, x: Tensor, size: int) -> Tensor:
     """Return `x` if it is a probability vector of length `size`, else raise ValueError."""
-    floating(x, name)
+    floating(name, x)
     if x.shape != (size,):
         raise ValueError(f"{name} must have shape ({size},); got {tuple(x.shape)}")
     if not torch.isfinite(x).all():
@@ -35,28 +26,9 @@ def distribution(x: Tensor, name: str, size: int) -> Tensor:
     return x
 
 
-def count(value: int, name: str, least: int = 1) -> int:
-    """Return `value` as an int of at least `least`."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer; got {type(value).__name__}") from None
-    if number < least:
-        raise ValueError(f"{name} must be at least {least}; got {number}")
-    return number
-
-
-def positive(value: float, name: str) -> float:
-    """Return `value` as a finite float above zero."""
-    number = float(value)
-    if not 0 < number < float("inf"):
-        raise ValueError(f"{name} must be positive and finite; got {value}")
-    return number
-
-
-def rewards(x: Tensor, name: str) -> Tensor:
+def rewards(name: str, x: Tensor) -> Tensor:
     """Return `x` if it is a finite (trajectories, steps) tensor with at least one step."""
-    floating(x, name)
+    floating(name, x)
     if x.ndim != 2 or x.shape[1] == 0:
         raise ValueError(
             f"{name} must have shape (trajectories, steps) with steps >= 1; got {tuple(x.shape)}"

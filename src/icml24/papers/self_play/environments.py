@@ -41,7 +41,7 @@ class PointMass:
     action_dim = 2
 
     def __init__(self, horizon: int = 50, reward: str = "goal", time_feature: bool = False) -> None:
-        self.horizon = _checks.count(horizon, "horizon")
+        self.horizon = _checks.whole("horizon", horizon, 1)
         if reward not in REWARDS:
             raise ValueError(f"unknown reward {reward!r}; expected one of {list(REWARDS)}")
         self.reward = reward
@@ -65,7 +65,7 @@ class PointMass:
         Tensor, shape (num, obs_dim)
         """
         del generator
-        num = _checks.count(num, "num")
+        num = _checks.whole("num", num, 1)
         self._position, self._velocity, self._taken = torch.zeros(num, 2), torch.zeros(num, 2), 0
         return self._observe()
 
@@ -153,7 +153,7 @@ class PendulumTask:
     obs_dim, action_dim = 3, 1
 
     def __init__(self, horizon: int = 200) -> None:
-        self.horizon = _checks.count(horizon, "horizon")
+        self.horizon = _checks.whole("horizon", horizon, 1)
         self._envs: list = []
 
     def reset(self, num: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -163,7 +163,7 @@ class PendulumTask:
         """
         import gymnasium
 
-        num = _checks.count(num, "num")
+        num = _checks.whole("num", num, 1)
         while len(self._envs) < num:
             self._envs.append(gymnasium.make("Pendulum-v1").unwrapped)
         if generator is None:

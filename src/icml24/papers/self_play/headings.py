@@ -75,7 +75,7 @@ def heading_game(rounds: int, *, step_size: float = 0.2, seed: int = 0) -> Headi
     -------
     Headings
     """
-    rounds, step_size = _checks.count(rounds, "rounds"), _checks.positive(step_size, "step_size")
+    rounds, step_size = _checks.whole("rounds", rounds, 1), _checks.positive("step_size", step_size)
     g = stream(seed, "self_play", "headings")
     sectors = sector_game()
     sector_of = torch.arange(HEADINGS) // (HEADINGS // 3)

@@ -175,7 +175,7 @@ def hedge_averages(
     TypeError, ValueError
         As `hedge_self_play`; `preferences` is no non-empty stack of square matrices.
     """
-    _checks.floating(preferences, "preferences")
+    _checks.floating("preferences", preferences)
     if preferences.ndim != 3 or 0 in preferences.shape or preferences.shape[1] != preferences.shape[2]:
         raise ValueError(f"preferences must have shape (games, n, n); got {tuple(preferences.shape)}")
     worst = (preferences + preferences.transpose(1, 2)).abs().amax(dim=(1, 2)).argmax()
@@ -204,12 +204,12 @@ def _prepare(
     """Check the arguments; return matrix and start in double precision and the step size."""
     P = validate_preference(preference)
     n = len(P)
-    num_steps = _checks.count(num_steps, "num_steps")
-    start = torch.full_like(P[0], 1 / n) if init is None else _checks.distribution(init, name, n).to(P.device)
+    num_steps = _checks.whole("num_steps", num_steps, 1)
+    start = torch.full_like(P[0], 1 / n) if init is None else _checks.distribution(name, init, n).to(P.device)
     if n == 1:
         eta = 1.0  # nothing to choose: any step leaves the point mass where it is
     elif step_size is not None:
-        eta = _checks.positive(step_size, "step_size")
+        eta = _checks.positive("step_size", step_size)
     else:
         eta = OPTIMISTIC_STEP if optimistic else math.sqrt(2 * math.log(n) / num_steps)
     matrix = _checks.working(P)

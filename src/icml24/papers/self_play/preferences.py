@@ -53,7 +53,7 @@ def validate_preference(preference: Tensor, *, atol: float = 1e-6) -> Tensor:
     Source: eq-self_play-antisymmetry. Many later papers use win probabilities in
     [0, 1]; see `preference_from_probability`.
     """
-    P = _checks.floating(preference, "preference")
+    P = _checks.floating("preference", preference)
     if P.ndim != 2 or P.shape[0] != P.shape[1]:
         raise ValueError(f"preference must be a square matrix; got shape {tuple(P.shape)}")
     if P.shape[0] == 0:
@@ -96,7 +96,7 @@ def preference_from_probability(probability: Tensor) -> Tensor:
         Outside [0, 1] or :math:`w_{ij} + w_{ji} \ne 1` by more than 5e-7 (what `validate_preference`
         then allows the result: 1e-6).
     """
-    w = _checks.floating(probability, "probability")
+    w = _checks.floating("probability", probability)
     if w.ndim != 2 or w.shape[0] != w.shape[1] or w.shape[0] == 0:
         raise ValueError(f"probability must be a non-empty square matrix; got shape {tuple(w.shape)}")
     if not torch.isfinite(w).all() or (w < -5e-7).any() or (w > 1 + 5e-7).any():
@@ -154,7 +154,7 @@ def aggregate_preferences(rankings: Tensor, weights: Tensor) -> Tensor:
             f"rankings must have shape (groups, options), both >= 1; got {tuple(rankings.shape)}"
         )
     groups, options = rankings.shape
-    _checks.distribution(weights, "weights", groups)
+    _checks.distribution("weights", weights, groups)
     ordered = torch.arange(options, device=rankings.device).expand(groups, options)
     bad = (rankings.sort(dim=1).values != ordered).any(dim=1)
     if bad.any():
@@ -213,7 +213,7 @@ def bradley_terry_preference(rewards_a: Tensor, rewards_b: Tensor, *, temperatur
     ValueError
         ``temperature <= 0`` or rewards as in `max_return_preference`.
     """
-    temperature = _checks.positive(temperature, "temperature")
+    temperature = _checks.positive("temperature", temperature)
     a, b = _returns(rewards_a, rewards_b)
     return torch.tanh((a[:, None] - b[None, :]) / (2 * temperature))
 
@@ -252,8 +252,8 @@ def constrained_preference(
     Source: eq-self_play-constrained. Half a step is rounded to the even neighbour,
     as Python's ``round`` does (H = 50 gives k = 38).
     """
-    _checks.rewards(rewards_a, "rewards_a")
-    _checks.rewards(rewards_b, "rewards_b")
+    _checks.rewards("rewards_a", rewards_a)
+    _checks.rewards("rewards_b", rewards_b)
     horizon = rewards_a.shape[1]
     if rewards_b.shape[1] != horizon:
         raise ValueError(f"horizons must be equal; got {horizon} and {rewards_b.shape[1]} steps")
@@ -275,8 +275,8 @@ def constrained_preference(
 
 def _returns(rewards_a: Tensor, rewards_b: Tensor) -> tuple[Tensor, Tensor]:
     """Sums over the steps, in one call, so that equal rows have equal sums to the last bit."""
-    _checks.rewards(rewards_a, "rewards_a")
-    _checks.rewards(rewards_b, "rewards_b")
+    _checks.rewards("rewards_a", rewards_a)
+    _checks.rewards("rewards_b", rewards_b)
     if rewards_a.shape[1] != rewards_b.shape[1]:
         return rewards_a.sum(1), rewards_b.sum(1)
     totals = torch.cat([rewards_a, rewards_b]).sum(1)
@@ -305,7 +305,7 @@ def sample_preference(preference: Tensor, *, generator: torch.Generator | None =
     TypeError, ValueError
         Not floating point; NaN or outside [-1, 1].
     """
-    P = _checks.floating(preference, "preference")
+    P = _checks.floating("preference", preference)
     if P.numel() and not bool((P.abs() <= 1 + 1e-6).all()):  # NaN fails the comparison, too
         raise ValueError(
             "preference must lie in [-1, 1] to draw labels from it; got NaN or a larger magnitude"

@@ -44,7 +44,7 @@ def win_rate_rewards(preference: Tensor, *, exclude_self: bool = True) -> Tensor
         Not a matrix; with `exclude_self`: not square or fewer than two trajectories;
         without: the queue is empty. Non-finite entries that count.
     """
-    P = _checks.floating(preference, "preference")
+    P = _checks.floating("preference", preference)
     if P.ndim != 2:
         raise ValueError(f"preference must be a matrix; got shape {tuple(P.shape)}")
     rows, columns = P.shape
@@ -81,10 +81,10 @@ def per_step_reward(win_rate: Tensor, horizon: int) -> Tensor:
     TypeError, ValueError
         `win_rate` not a floating point vector; ``horizon < 1``.
     """
-    r = _checks.floating(win_rate, "win_rate")
+    r = _checks.floating("win_rate", win_rate)
     if r.ndim != 1:
         raise ValueError(f"win_rate must have shape (trajectories,); got {tuple(r.shape)}")
-    horizon = _checks.count(horizon, "horizon")
+    horizon = _checks.whole("horizon", horizon, 1)
     return (r / horizon)[:, None].repeat(1, horizon)
 
 
@@ -98,7 +98,7 @@ class TrajectoryQueue:
     """
 
     def __init__(self, maxlen: int) -> None:
-        self._items: deque[Tensor] = deque(maxlen=_checks.count(maxlen, "maxlen"))
+        self._items: deque[Tensor] = deque(maxlen=_checks.whole("maxlen", maxlen, 1))
 
     def push(self, items: Iterable[Tensor]) -> None:
         """Append copies of `items` in order; a tensor of shape (k, ...) counts as k items.

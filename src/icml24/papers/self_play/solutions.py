@@ -167,8 +167,8 @@ def duality_gap(preference: Tensor, row: Tensor, col: Tensor | None = None) -> T
     Source: eq-self_play-gap. A small gap does not mean a small distance to the winner.
     """
     P = validate_preference(preference)
-    p = _checks.distribution(row, "row", len(P)).to(P)
-    q = p if col is None else _checks.distribution(col, "col", len(P)).to(P)
+    p = _checks.distribution("row", row, len(P)).to(P)
+    q = p if col is None else _checks.distribution("col", col, len(P)).to(P)
     return (P @ q).max() - (P.T @ p).min()
 
 
@@ -212,8 +212,8 @@ def fit_bradley_terry(
     concave. The policy of the reward-model view is the argmax of the result.
     """
     P = validate_preference(preference)
-    ridge, tol = _checks.positive(ridge, "ridge"), _checks.positive(tol, "tol")
-    max_iter = _checks.count(max_iter, "max_iter")
+    ridge, tol = _checks.positive("ridge", ridge), _checks.positive("tol", tol)
+    max_iter = _checks.whole("max_iter", max_iter, 1)
     w = (1 + _checks.working(P)) / 2
     n = len(w)
     eye = torch.eye(n, dtype=w.dtype, device=w.device)

@@ -77,14 +77,14 @@ class SPOConfig:
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"unknown algorithm {self.algorithm!r}; expected one of {list(ALGORITHMS)}")
-        _checks.count(self.iterations, "iterations")
-        _checks.count(self.batch_size, "batch_size", 2)
-        _checks.count(self.horizon, "horizon")
-        _checks.count(self.epochs, "epochs")
-        _checks.positive(self.lr, "lr")
-        _checks.positive(self.clip, "clip")
+        _checks.whole("iterations", self.iterations, 1)
+        _checks.whole("batch_size", self.batch_size, 2)
+        _checks.whole("horizon", self.horizon, 1)
+        _checks.whole("epochs", self.epochs, 1)
+        _checks.positive("lr", self.lr)
+        _checks.positive("clip", self.clip)
         if self.queue is not None:
-            _checks.count(self.queue, "queue")
+            _checks.whole("queue", self.queue, 1)
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _Judge:
         self._keywords = {"generator": self._generator} if _takes_generator(preference_fn) else {}
 
     def __call__(self, rewards_a: Tensor, rewards_b: Tensor) -> Tensor:
-        answer = _checks.floating(self._fn(rewards_a, rewards_b, **self._keywords), "preference_fn's answer")
+        answer = _checks.floating("preference_fn's answer", self._fn(rewards_a, rewards_b, **self._keywords))
         shape = (len(rewards_a), len(rewards_b))
         if answer.shape != shape:
             raise ValueError(f"preference_fn must return shape {shape}; got {tuple(answer.shape)}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from icml24.common.checks import floating
+
 __all__ = ["check_mask", "check_pair", "check_scale", "check_sequences", "shape"]
 
 
@@ -16,10 +18,7 @@ def shape(x: Tensor) -> tuple[int, ...]:
 def check_floating(**tensors: Tensor) -> None:
     """All are floating tensors of one dtype."""
     for name, x in tensors.items():
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{name} must be a torch.Tensor; got {type(x).__name__}")
-        if not x.is_floating_point():
-            raise TypeError(f"{name} must be floating; got {x.dtype}: convert it with .float() or .double()")
+        floating(name, x)
     if len({x.dtype for x in tensors.values()}) > 1:
         found = ", ".join(f"{name} {x.dtype}" for name, x in tensors.items())
         raise TypeError(f"all inputs must have one dtype; got {found}")

@@ -14,7 +14,13 @@ from icml24.common.contrastive import symmetric_info_nce
 from ._checks import check_mask, check_pair, check_scale, check_sequences
 from .alignment import language_grouped
 
-__all__ = ["REDUCTIONS", "global_contrastive_loss", "sequence_contrastive_loss", "sparc_loss"]
+__all__ = [
+    "REDUCTIONS",
+    "global_contrastive_loss",
+    "reference_local_loss",
+    "sequence_contrastive_loss",
+    "sparc_loss",
+]
 
 #: "sample": captions weigh equally (the paper's equation); "token": words do (its listing).
 REDUCTIONS = ("sample", "token")
@@ -180,7 +186,7 @@ def sparc_loss(
     return {"loss": global_weight * whole + local_weight * local, "global": whole, "local": local}
 
 
-def _reference_local_loss(
+def reference_local_loss(
     patches: Tensor, tokens: Tensor, mask: Tensor, inverse_temperature: float | Tensor
 ) -> Tensor:
     """The fine-grained loss read off the equations, one caption and one word at a time."""

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from icml24.papers.actor_critic import AgentSpec, experiments, figures, full_grid
+from icml24.papers.actor_critic import AgentSpec, comparisons, experiments, figures, full_grid
 
 TINY = experiments.Config(
     priming_updates=20,
@@ -59,10 +59,10 @@ def test_advantage_of_a_made_up_world():
         spec: 0.5 * (spec.network == "layer_norm") + 0.1 * (spec.critic == "cdq") for spec in full_grid()
     }
     frame = pd.DataFrame([worth, worth])
-    point, low, high = experiments.layer_norm_advantage(frame, "cdq")
+    point, low, high = comparisons.layer_norm_advantage(frame, "cdq")
     assert point == pytest.approx(0.4)
     assert low <= point <= high
-    assert experiments.layer_norm_advantage(frame, "cdq") == (point, low, high)
+    assert comparisons.layer_norm_advantage(frame, "cdq") == (point, low, high)
 
 
 def test_scores_by_task():
@@ -79,6 +79,6 @@ def test_scores_by_task():
         for c in ("none", "cdq")
         for s in (0, 1)
     ]
-    found = experiments.grid_scores(pd.DataFrame(rows))
+    found = comparisons.grid_scores(pd.DataFrame(rows))
     assert list(found) == ["a", "b"]
     assert found["a"][AgentSpec("cdq")].tolist() == [1, 11]

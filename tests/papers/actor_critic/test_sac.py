@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -47,6 +48,21 @@ def test_a_stack_equals_its_members(make_batch):
                 single.reset(resets[i : i + 1])
                 single.finish_episode(torch.tensor([float(i)]))
     assert worst <= 1e-10
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_stack_with_regularised_actors_equals_its_members(make_batch, depth):
+    """Other depths than two: without and with several hidden-to-hidden matrices."""
+    config = replace(SMALL, depth=depth, regularise_actor=True, redo_tau=0.4)
+    specs = [ac.AgentSpec("gpl", network, "redo") for network in (*ac.NETWORK, "dropout")]
+    stack = agent_of(specs, config)
+    singles = [agent_of([spec], config, seeds=[i]) for i, spec in enumerate(specs)]
+    for step in range(7):
+        batch = make_batch(len(specs), 6, seed=step)
+        together = stack.update(batch)
+        for i, single in enumerate(singles):
+            for name, value in single.update(batch.rows(torch.tensor([i]))).items():
+                torch.testing.assert_close(value[0], together[name][i], rtol=0, atol=1e-10)
 
 
 def test_runs_do_not_leak(make_batch):

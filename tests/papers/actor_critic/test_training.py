@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from dask.distributed import LocalCluster
+from dask.distributed import Client, LocalCluster
 
 from icml24.papers import actor_critic as ac
 from icml24.papers.actor_critic import data, grid
@@ -164,6 +164,15 @@ def test_grid_serial_cached_and_threaded(tmp_path, monkeypatch):
     files[0].unlink()
     with pytest.raises(TypeError):
         run_grid(cache_dir=tmp_path)
+
+
+def test_grid_through_a_dask_client(tmp_path):
+    axes = [SPECS, ["Pendulum-v1"], [0], [1]]
+    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+        frame = ac.run_grid(*axes, config=TINY, steps=40, client=client, cache_dir=tmp_path)
+        assert client.status == "running"  # the caller's client stays open
+    pd.testing.assert_frame_equal(frame, ac.run_grid(*axes, config=TINY, steps=40, group_size=1))
+    assert len(list(tmp_path.glob("*.npz"))) == 2
 
 
 def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):

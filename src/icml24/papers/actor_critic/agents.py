@@ -13,8 +13,11 @@ from dataclasses import dataclass
 
 __all__ = ["CRITIC", "FAMILIES", "NETWORK", "PLASTICITY", "AgentSpec", "full_grid", "techniques"]
 
+#: Remedies made for critics.
 CRITIC = ("none", "cdq", "gpl", "top")
+#: General regularisers of a network.
 NETWORK = ("none", "layer_norm", "spectral_norm", "weight_decay")
+#: Ways to keep a network able to learn.
 PLASTICITY = ("none", "redo", "crelu", "reset")
 #: The families by the name of the field of `AgentSpec` that chooses from them.
 FAMILIES: dict[str, tuple[str, ...]] = {"critic": CRITIC, "network": NETWORK, "plasticity": PLASTICITY}

@@ -85,8 +85,8 @@ class Config:
     primed_steps: int = 2000
     primed_ratio: int = 2
     primed_seeds: int = 3
-    cube_updates: int = 200
-    cube_steps: int = 400
+    cube_updates: int = 100
+    cube_steps: int = 200
     cube_ratio: int = 1
     cube_seeds: int = 1
     grid_seeds: int = 2

@@ -97,7 +97,7 @@ class Config:
     long_ratio: int = 8
 
 
-QUICK = Config()
+QUICK = Config(primed_steps=1600, cube_updates=50)
 FULL = Config(
     priming_updates=5000,
     priming_seeds=2,

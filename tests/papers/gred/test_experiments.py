@@ -23,10 +23,10 @@ from icml24.papers.gred.data import batches_of, molecules, ring_batch
 
 
 def test_profiles():
-    assert experiments.config_of("quick") == experiments.QUICK
-    assert experiments.config_of("full", seed=3).seed == 3
+    assert experiments.configure("quick") == experiments.QUICK
+    assert experiments.configure("full", seed=3).seed == 3
     with pytest.raises(ValueError, match="quick"):
-        experiments.config_of("medium")
+        experiments.configure("medium")
 
 
 def test_ring_is_solved_by_reach_alone():
@@ -65,14 +65,14 @@ def test_training_lowers_the_error_and_repeats_itself():
 
 
 def test_costs_count_what_is_kept():
-    table = experiments.costs(experiments.config_of("quick", cost_nodes=(8, 16)), total=32)
+    table = experiments.costs(experiments.configure("quick", cost_nodes=(8, 16)), total=32)
     kept = table.pivot_table(index="nodes", columns="layer", values="kept")
     assert kept.loc[16, "pair attention"] > 1.5 * kept.loc[8, "pair attention"]
     assert (table["ms"] > 0).all()
 
 
 def test_comparisons_have_a_row_for_every_run():
-    config = experiments.config_of(
+    config = experiments.configure(
         "quick", cluster_graphs=6, cluster_epochs=1, ring_sizes=(4, 6), ring_seeds=1, ring_steps=2
     )
     table = cluster(config)

@@ -33,7 +33,7 @@ __all__ = [
     "QUICK",
     "Config",
     "conditioning",
-    "config_of",
+    "configure",
     "costs",
     "expressiveness",
     "hop_sizes",
@@ -104,7 +104,7 @@ FULL = Config(
 )
 
 
-def config_of(profile: str, **overrides: object) -> Config:
+def configure(profile: str, **overrides: object) -> Config:
     """Return the configuration of a profile, single fields replaced (see `choose`)."""
     return choose({"quick": QUICK, "full": FULL}, profile, **overrides)
 

@@ -20,10 +20,12 @@ def mccormick(
     r"""Planes below and above x y on rectangles.
 
     .. math::
-       \alpha (\underline y x + \underline x y - \underline x \underline y)
-       + (1 - \alpha)(\overline y x + \overline x y - \overline x \overline y) \;\le\; x y \;\le\;
-       \alpha (\underline y x + \overline x y - \overline x \underline y)
+       \begin{aligned}
+       x y &\ge \alpha (\underline y x + \underline x y - \underline x \underline y)
+       + (1 - \alpha)(\overline y x + \overline x y - \overline x \overline y) \\
+       x y &\le \alpha (\underline y x + \overline x y - \overline x \underline y)
        + (1 - \alpha)(\overline y x + \underline x y - \underline x \overline y)
+       \end{aligned}
 
     Parameters
     ----------

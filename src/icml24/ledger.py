@@ -40,6 +40,8 @@ VERDICTS = ("reproduced", "direction only", "not reproduced", "not testable here
 
 #: MIME type under which a notebook stores the rows.
 MIME = "application/vnd.icml24.ledger+json"
+#: Longest list of figures, in characters, that stands in its column of the table.
+LONG_TEXT = 110
 
 
 @dataclass(frozen=True)
@@ -203,20 +205,30 @@ def render_html(
         out.append(
             f'<tr class="claim"><th scope="row"><strong>{escape(row["id"])}</strong> {escape(row["statement"])}</th>'
             f"<td>{escape(row['paper_value'])}<br><small>{escape(row['source'])}</small></td>"
-            f"<td>{escape(row['text'])}</td>"
+            f"<td>{_figures(row)}</td>"
             f"<td>{_verdict_html(row)}</td>"
         )
+        full = None if recorded is None else recorded.get(row["id"])
         if recorded is not None:
-            full = recorded.get(row["id"])
-            cell = "not recorded" if full is None else f"{escape(full['text'])}<br>{_verdict_html(full)}"
+            cell = "not recorded" if full is None else f"{_figures(full)}<br>{_verdict_html(full)}"
             out.append(f"<td>{cell}</td>")
-        # How it was measured takes the whole width below, so that the figures keep theirs.
+        # How it was measured takes the whole width below, so that the figures keep theirs;
+        # a long list of figures goes there as well, or its column would be all the page is tall.
+        detail = [row["metric"], f"test: {row['test']}", f"scale: {row['scale']}"]
+        detail += [
+            f"{where}: {held['text']}"
+            for where, held in (("here", row), ("full run", full))
+            if held is not None and len(held["text"]) > LONG_TEXT
+        ]
         out.append(
-            f'</tr><tr class="detail"><td colspan="{len(heads)}"><small>{escape(row["metric"])}; '
-            f"test: {escape(row['test'])}; scale: {escape(row['scale'])}</small></td></tr>"
+            f'</tr><tr class="detail"><td colspan="{len(heads)}"><small>{escape("; ".join(detail))}</small></td></tr>'
         )
     out.append("</tbody></table></div>")
     return "".join(out)
+
+
+def _figures(row: Mapping[str, Any]) -> str:
+    return escape(row["text"]) if len(row["text"]) <= LONG_TEXT else "listed below"
 
 
 def _verdict_html(row: Mapping[str, Any]) -> str:

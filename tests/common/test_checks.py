@@ -23,6 +23,13 @@ def test_whole_refuses_other_kinds_as_type_and_value_error(value):
             checks.whole("steps", value, 1)
 
 
+def test_whole_has_an_upper_end():
+    assert checks.whole("bits", 16, 1, 16) == 16
+    for value in (0, 17):
+        with pytest.raises(ValueError, match=f"from 1 to 16; got {value}"):
+            checks.whole("bits", value, 1, 16)
+
+
 def test_whole_refuses_small_numbers_with_a_value_error_only():
     with pytest.raises(ValueError, match="at least 1; got 0") as caught:
         checks.whole("steps", 0, 1)

@@ -86,6 +86,19 @@ def test_how_a_claim_was_measured_takes_the_whole_width_below_it(claims):
         assert spans == [columns] == [heads]
 
 
+def test_a_long_list_of_figures_stands_below_its_row(claims):
+    """In its own column it would be a word wide and a page tall."""
+    claims({"test": {"operator": ">", "threshold": 0}})
+    live = ledger.report("demo", {"C1": 1.0}).rows
+    many = ", ".join(f"figure {k} 0.125" for k in range(12))
+    full = ledger.report("demo", {"C1": Measured(1.0, text=many)}, profile="full").rows
+    html = ledger.render_html(live, full)
+    assert html.count(many) == 1
+    assert f"full run: {many}</small>" in html
+    assert "listed below<br>" in html
+    assert "listed below" not in ledger.render_html(live, live)
+
+
 def test_the_full_run_stands_beside_the_live_one(claims):
     claims(*[{"test": {"operator": ">", "threshold": 0.5}}] * 2)
     live = ledger.report("demo", {"C1": 0.4, "C2": 0.4}).rows

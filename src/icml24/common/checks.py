@@ -93,18 +93,18 @@ def probability(name: str, value: Any, *, closed: bool = False) -> float:
     return out
 
 
-def whole(name: str, value: Any, least: int = 0) -> int:
-    """A whole number of an integer type (Python's, NumPy's, a tensor of one), at least `least`."""
+def whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
+    """A whole number of an integer type (Python's, NumPy's, a tensor of one), from `least` to `most`."""
+    wanted = f"at least {least}" if most is None else f"from {least} to {most}"
+    message = f"{name} must be a whole number (an integer), {wanted}; got {value!r}"
     try:
         if isinstance(value, bool):
             raise TypeError
         out = operator.index(value)
     except TypeError:
-        raise WrongType(
-            f"{name} must be a whole number (an integer), at least {least}; got {value!r}"
-        ) from None
-    if out < least:
-        raise ValueError(f"{name} must be a whole number (an integer), at least {least}; got {value!r}")
+        raise WrongType(message) from None
+    if out < least or (most is not None and out > most):
+        raise ValueError(message)
     return out
 
 

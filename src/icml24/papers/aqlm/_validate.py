@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Integral, Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from icml24.common import checks
+
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-
-
-def whole(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
-    """`value` as an int in [low, high]."""
-    good = isinstance(value, Integral) and not isinstance(value, bool)  # NumPy's integers included
-    if not good or value < low or (high is not None and value > high):
-        bound = f"at least {low}" if high is None else f"from {low} to {high}"
-        raise ValueError(f"{name} must be a whole number, {bound}; got {value!r}")
-    return int(value)
-
-
-def positive(name: str, value: Any) -> float:
-    """`value` as a float, positive and finite."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be positive and finite; got {value!r}")
-    return float(value)
 
 
 def floating(name: str, value: Any, dims: int | None = None) -> Tensor:
     """A finite tensor of a floating type, with `dims` dimensions and no empty one."""
-    if not isinstance(value, Tensor) or not value.is_floating_point():
-        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
-        raise TypeError(f"{name} must be a floating tensor; got {kind}")
+    checks.floating(name, value)
     if dims is not None and value.dim() != dims:
         raise ValueError(f"{name} must have {dims} dimensions; got shape {tuple(value.shape)}")
     if value.numel() == 0:
         raise ValueError(f"{name} is empty: shape {tuple(value.shape)}")
-    if not torch.isfinite(value).all():
-        raise ValueError(f"{name} must be finite; it holds NaN or infinity")
-    return value
+    return checks.finite(name, value)
 
 
 def layer(weight: Any, gram: Any) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from icml24.common import checks
+
 from . import _validate
 from .clusters import permutation
 from .formats import blocks, matrix, partition
@@ -69,7 +71,7 @@ def beam_search_codes(
     ``2 h d_out d_in**2 + 2 h d_out d_in M K`` operations for beam size h.
     """
     _validate.problem(weight, codes, codebooks, scales, gram)
-    _validate.whole("beam_size", beam_size)
+    checks.whole("beam_size", beam_size, 1)
     weight, codebooks, scales = weight.detach(), codebooks.detach(), scales.detach()
     dtype = codebooks.dtype
     return search(
@@ -180,7 +182,7 @@ def beam_search_codes_l2(
     one does carry them.
     """
     _validate.problem(weight, codes, codebooks, scales)
-    _validate.whole("beam_size", beam_size)
+    checks.whole("beam_size", beam_size, 1)
     return _search_l2(weight.detach(), codes.long(), codebooks.detach(), scales.detach(), beam_size)
 
 

@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from icml24.common import checks
+
 from . import _validate
 from .codebooks import check_betas
 from .evaluation import batches, descend, evaluating, token_rows, trainable
@@ -196,9 +198,9 @@ def finetune_block(
     -----
     Source: eq-aqlm-block; the last step of a block in the paper's algorithm 1.
     """
-    _validate.whole("steps", steps)
-    _validate.whole("batch_size", batch_size)
-    _validate.positive("lr", lr)
+    checks.whole("steps", steps, 1)
+    checks.whole("batch_size", batch_size, 1)
+    checks.positive("lr", lr)
     check_betas(betas)
     _validate.floating("inputs", inputs)
     _validate.floating("targets", targets)
@@ -258,7 +260,7 @@ def quantize_model(
     require gradients, ready for `distill`; weights on a uniform grid do not.
     """
     rows = token_rows("calibration_tokens", calibration_tokens)
-    _validate.whole("finetune_steps", finetune_steps, 0)
+    checks.whole("finetune_steps", finetune_steps, 0)
     quantizer = quantizer_of(method, config, generator)
     blocks = find_blocks(model)
     if method == "aqlm":

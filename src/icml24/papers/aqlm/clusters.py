@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from icml24.common import checks
+
 from . import _validate
 
 __all__ = ["kmeans", "residual_kmeans"]
@@ -51,8 +53,8 @@ def kmeans(
     are compared, and when they agree the new ones are not taken.
     """
     _validate.floating("data", data, 2)
-    _validate.whole("num_clusters", num_clusters)
-    _validate.whole("max_iter", max_iter)
+    checks.whole("num_clusters", num_clusters, 1)
+    checks.whole("max_iter", max_iter, 1)
     if num_clusters > len(data):
         raise ValueError(
             f"num_clusters = {num_clusters} exceeds the number of points, {len(data)}; use fewer bits a code"
@@ -130,7 +132,7 @@ def residual_kmeans(
     Source: eq-aqlm-residual, the paper's start of codebooks and codes.
     """
     _validate.floating("data", data, 2)
-    _validate.whole("num_codebooks", num_codebooks)
+    checks.whole("num_codebooks", num_codebooks, 1)
     generator = stream(generator)
     books, codes, rest = [], [], data.detach()
     for _ in range(num_codebooks):

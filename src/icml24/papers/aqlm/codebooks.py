@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from icml24.common import checks
+
 from . import _validate
 from .formats import blocks, matrix, partition
 
@@ -105,8 +107,8 @@ def update_codebooks(
         The loss is not finite; the message names the step.
     """
     _validate.problem(weight, codes, codebooks, scales, gram)
-    _validate.whole("steps", steps)
-    _validate.positive("lr", lr)
+    checks.whole("steps", steps, 1)
+    checks.positive("lr", lr)
     check_betas(betas)
     state = CodebookAdam(weight, codebooks, scales, gram, lr=lr, betas=betas, amsgrad=amsgrad)
     codes = codes.long()

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from icml24.common import checks
+
 from . import _validate
 from .clusters import permutation, stream
 
@@ -72,8 +74,8 @@ def perplexity(model: nn.Module, tokens: Tensor, *, context: int, batch_size: in
     ValueError
         ``context < 2``, ``batch_size < 1``, fewer tokens than one window.
     """
-    _validate.whole("context", context, 2)
-    _validate.whole("batch_size", batch_size)
+    checks.whole("context", context, 2)
+    checks.whole("batch_size", batch_size, 1)
     if isinstance(tokens, Tensor) and tokens.dim() == 1:
         tokens = tokens[None]
     rows = token_rows("tokens", tokens, context)
@@ -137,9 +139,9 @@ def distill(
     Source: eq-aqlm-distill; the paper's section 4.2 and appendix A.
     """
     rows = token_rows("tokens", tokens)
-    _validate.whole("steps", steps)
-    _validate.whole("batch_size", batch_size)
-    _validate.positive("lr", lr)
+    checks.whole("steps", steps, 1)
+    checks.whole("batch_size", batch_size, 1)
+    checks.positive("lr", lr)
     adam = torch.optim.Adam(trainable(student), lr=lr, betas=(0.9, 0.95))
     losses = []
     for pick in batches(len(rows), batch_size, steps, generator):

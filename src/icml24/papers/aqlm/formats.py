@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from icml24.common import checks
+
 from . import _validate
 
 __all__ = ["QuantizedWeight", "bits_per_parameter", "dequantize"]
@@ -116,8 +118,8 @@ def bits_per_parameter(
         *(("out_group_size", out_group_size), ("codebook_value_bits", codebook_value_bits)),
         ("scale_bits", scale_bits),
     ):
-        _validate.whole(name, value)
-    _validate.whole("nbits_per_codebook", nbits_per_codebook, 1, 16)
+        checks.whole(name, value, 1)
+    checks.whole("nbits_per_codebook", nbits_per_codebook, 1, 16)
     _validate.divides("in_group_size", in_group_size, in_features, "in_features")
     _validate.divides("out_group_size", out_group_size, out_features, "out_features")
     weights = out_features * in_features

@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from icml24.common import checks
+
 from . import _validate
 from .beam import search
 from .clusters import residual_kmeans
@@ -65,8 +67,8 @@ class AQLMConfig:
         for field in fields(self):
             if field.type == "int":
                 high = 16 if field.name == "nbits_per_codebook" else None
-                _validate.whole(field.name, getattr(self, field.name), 1, high)
-        _validate.positive("lr", self.lr)
+                checks.whole(field.name, getattr(self, field.name), 1, high)
+        checks.positive("lr", self.lr)
         check_betas(self.adam_betas)
         if not 0 <= self.relative_mse_tolerance < 1:
             raise ValueError(f"relative_mse_tolerance must lie in [0, 1); got {self.relative_mse_tolerance}")

@@ -13,6 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from icml24.common import checks
+
 from . import _validate
 
 __all__ = ["GramAccumulator", "activation_gram", "layer_mse"]
@@ -66,7 +68,7 @@ class GramAccumulator:
     """
 
     def __init__(self, dim: int, dtype: torch.dtype = torch.float64) -> None:
-        _validate.whole("dim", dim)
+        checks.whole("dim", dim, 1)
         self.count = 0
         self.value = torch.zeros(dim, dim, dtype=dtype)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from icml24.common import checks
+
 from . import _validate
 
 __all__ = ["gptq_quantize", "rtn_quantize", "uniform_bits_per_parameter"]
@@ -28,15 +30,15 @@ def uniform_bits_per_parameter(in_features: int, bits: int, *, group_size: int |
     ValueError
         A number below 1, more than 16 bits, or a group size that does not divide the row.
     """
-    _validate.whole("in_features", in_features)
+    checks.whole("in_features", in_features, 1)
     return bits + (16 + bits) / _group(in_features, bits, group_size)
 
 
 def _group(in_features: int, bits: int, group_size: int | None) -> int:
-    _validate.whole("bits", bits, 1, 16)
+    checks.whole("bits", bits, 1, 16)
     if group_size is None:
         return in_features
-    _validate.whole("group_size", group_size)
+    checks.whole("group_size", group_size, 1)
     _validate.divides("group_size", group_size, in_features, "in_features")
     return group_size
 

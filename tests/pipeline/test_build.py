@@ -64,8 +64,40 @@ def test_rendering_again_changes_no_page(built):
         return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in (built.html / "book").rglob("*.html")}
 
     before = pages()
+    (built.build / ".rendered").unlink()  # else nothing would be rendered
     build.build(built)
     assert pages() == before
+
+
+@pytest.fixture
+def renderings(monkeypatch):
+    """Counts renderings."""
+    seen, render = [], build._render
+    monkeypatch.setattr(build, "_render", lambda book: (seen.append(book), render(book)))
+    return seen
+
+
+def test_nothing_is_rendered_when_nothing_changed(copy, renderings):
+    build.build(copy)  # the copy has new time stamps
+    assert len(renderings) == 1
+    build.build(Book.load(copy.root))
+    assert len(renderings) == 1
+
+
+@pytest.mark.parametrize("change", ["page", "prose", "docstring"])
+def test_a_change_of_page_prose_or_docstring_is_rendered(copy, renderings, change):
+    build.build(copy)
+    if change == "page":
+        (copy.html / "book/one/alpha.html").unlink()
+    elif change == "prose":
+        toybook.edit(copy, "book/index.md", "Two chapters.", "Two short chapters.")
+    else:
+        toybook.append(copy, "src/toybook/common/numbers.py", '\n\ndef late():\n    """Come late."""\n')
+        for chapter in copy.chapters:
+            stored.store(copy, chapter.slug, outputs)
+    build.build(Book.load(copy.root))
+    assert len(renderings) == 2
+    assert "Sums of squares" in page(copy, "one/alpha")
 
 
 def test_a_warning_is_an_error_now_and_the_next_time(copy):

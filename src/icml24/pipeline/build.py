@@ -9,10 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from icml24.pipeline import stage
+from icml24.pipeline import keys, stage
 from icml24.pipeline.book import Book
 from icml24.pipeline.errors import BookError
-from icml24.pipeline.files import write_atomic
+from icml24.pipeline.files import sha256_bytes, sha256_file, write_atomic
 from icml24.pipeline.mirror import differs, mirror, prune
 
 __all__ = ["build", "is_published"]
@@ -20,10 +20,15 @@ __all__ = ["build", "is_published"]
 #: Present from the start of a rendering to its success. After a failure Sphinx would find its
 #: pages already read, and pass in silence over the warnings that they raised.
 _MARK = ".rendering"
+#: What the last good rendering read and what it wrote, as two hashes.
+_STAMP = ".rendered"
 
 
 def build(book: Book, profile: str = "quick", allow_stale: bool = False) -> Path:
     """Stage the book and render it; returns the site's folder.
+
+    Nothing is rendered when the staged pages, the package's sources (their docstrings are pages),
+    the locked versions and the site's files are those of the last good rendering.
 
     Parameters
     ----------
@@ -42,13 +47,17 @@ def build(book: Book, profile: str = "quick", allow_stale: bool = False) -> Path
         every page again.
     """
     stage.stage(book, profile, allow_stale)
-    mark, doctrees = book.build / _MARK, book.build / ".doctrees"
+    mark, stamp, doctrees = book.build / _MARK, book.build / _STAMP, book.build / ".doctrees"
+    read = _read_by_rendering(book)
+    if not mark.exists() and stamp.is_file() and stamp.read_text() == f"{read} {_listing(book.html)}\n":
+        return book.html
     if mark.exists():
         shutil.rmtree(doctrees, ignore_errors=True)
     mark.touch()
     _render(book)
     _complete(book)
     mark.unlink()
+    write_atomic(stamp, f"{read} {_listing(book.html)}\n")
     return book.html
 
 
@@ -60,6 +69,21 @@ def is_published(book: Book, profile: str = "quick") -> bool:
         return not differs(book.stage, stage.plan(book, profile))
     except BookError:
         return False
+
+
+def _read_by_rendering(book: Book) -> str:
+    """Hash of everything that a rendering reads."""
+    sources = sorted(p for p in book.package_dir.rglob("*.py") if p.is_file())
+    staged = sorted(p for p in book.stage.rglob("*") if p.is_file())
+    parts = [f"{path.relative_to(book.root).as_posix()} {sha256_file(path)}" for path in [*staged, *sources]]
+    parts += [f"{name}=={version}" for name, version in keys.locked_versions(book).items()]
+    return sha256_bytes("\n".join(parts))
+
+
+def _listing(folder: Path) -> str:
+    """Hash of the names, sizes and times of all files of a folder."""
+    held = sorted((p.as_posix(), p.stat()) for p in folder.rglob("*") if p.is_file())
+    return sha256_bytes("\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in held))
 
 
 def _render(book: Book) -> None:

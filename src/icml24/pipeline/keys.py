@@ -31,6 +31,7 @@ __all__ = [
     "is_current",
     "is_fresh",
     "key_of",
+    "locked_versions",
     "reached",
     "stored_provenance",
     "versions_used",
@@ -74,7 +75,7 @@ def ingredients(
         "data": dict(datasets.found([chapter.slug])),
         "threads": THREADS,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "versions": _locked_versions(book) or versions_used(found),
+        "versions": locked_versions(book) or versions_used(found),
     }
 
 
@@ -146,7 +147,7 @@ def _relative(path: Path, book: Book) -> str:
     return path.relative_to(book.root).as_posix() if path.is_relative_to(book.root) else path.name
 
 
-def _locked_versions(book: Book) -> dict[str, str]:
+def locked_versions(book: Book) -> dict[str, str]:
     """Installed version of each distribution named in ``requirements.lock``; empty without one."""
     lock = book.root / "requirements.lock"
     if not lock.is_file():
